@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction, Severity
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
-    from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+    from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.beginnings import Beginnings
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -54,7 +54,7 @@ class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
     )
     log_dir: str
     partition: str
-    origin: Origin
+    origin: SnapshotOrigin
     at: int
     write: Write
     transactional: bool
@@ -78,7 +78,7 @@ class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
     COLUMNS: ClassVar = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
     log_dir: str
     partition: str
-    origin: Origin
+    origin: SnapshotOrigin
     at: int
     producer_id: int
     producer_epoch: int
@@ -161,18 +161,18 @@ class _Answers:
             UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
                 exclude each other.
         """
-        from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+        from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin
         from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
         if self.at is not None or self.producers:
             raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
-        kept = (str(Origin.OURS), str(Origin.EMPTY))
+        kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
         if self.start_from is not None and self.start_from not in kept:
             raise UsageError(
                 f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
             )
         return SimulatePartition(
-            Origin(self.start_from or kept[0]),
+            SnapshotOrigin(self.start_from or kept[0]),
             self._expiry,
             self.producer_expiration,
             self._brokers,

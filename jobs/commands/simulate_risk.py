@@ -18,7 +18,7 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-    from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
+    from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
     from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import Selection
 
@@ -191,13 +191,13 @@ class RiskRequest:
     def settings(self, now: int, producer_expiration: int | None, broker: BrokerEra | None) -> RiskSettings:
         """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
         from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-        from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
-        from tiersnap.snapshot.exactly_once.risk.waiting import Retention
+        from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+        from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention
 
         return RiskSettings(
             now,
             producer_expiration,
-            Retention(self.retention, self.retention_bytes),
+            TopicRetention(self.retention, self.retention_bytes),
             self.delivery_timeout or 0,
             self.read_rate * _MB,
             self.tiering_enabled,
@@ -259,9 +259,9 @@ def show_risk_of_host(
     check_crc: bool,
 ) -> int:
     """Show what the rejected ways would cost the log directories; return the exit code."""
-    from tiersnap.snapshot.exactly_once.risk.log_dirs import HostRisk
-    from tiersnap.snapshot.exactly_once.risk.rows import boundary_rows, partition_row
-    from tiersnap.snapshot.exactly_once.risk.summary import Totals
+    from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, partition_row
+    from tiersnap.snapshot.exactly_once.simulate.risk_totals import RiskTotals
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
 
@@ -270,7 +270,7 @@ def show_risk_of_host(
     risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
     others = [of_row(ReplicaDisagreement, row) for each in asked.replicas for row in host.disagreements(each)]
     rows = [partition_row(each) for each in risks]
-    sentences = Totals.of(rows).sentences()
+    sentences = RiskTotals.of(rows).sentences()
     found = [row for each in risks for row in boundary_rows(each)] if asked.boundaries else rows
     _show_risk(output, found, sentences, asked, others, several=len(opened) > 1, findings=host.findings)
     if output.format is not Format.JSON:
@@ -306,7 +306,7 @@ def _show_risk(
     several: bool,
     findings: Sequence[Finding] = (),
 ) -> None:
-    from tiersnap.snapshot.exactly_once.risk.rows import severity
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import severity
 
     kind: type[Any] = BoundaryRisk if asked.boundaries else PartitionRisk
     shown = [of_row(kind, _in_words(row)) for row in sorted(rows, key=severity)]

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.kept import kept
 from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
-from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.risk.summary import ADDED, GREATEST, Totals
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+from tiersnap.snapshot.exactly_once.simulate.risk_totals import ADDED, GREATEST, RiskTotals
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.units import count_of
@@ -24,7 +24,7 @@ class RiskOutcome:
     """Rows of PARTITION_RISK or BOUNDARY_RISK, the worst first, the sums over all, and what else is to be said."""
 
     rows: list[dict[str, object]]
-    totals: Totals
+    totals: RiskTotals
     said: list[str] = field(default_factory=list)
 
 
@@ -70,7 +70,7 @@ def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> list[dict[str, o
     return [row.asDict() for row in rows.orderBy(*order).limit(limit).collect()]
 
 
-def _totals(rows: DataFrame) -> tuple[Totals, int]:
+def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
     """Sums, and the partitions without headers."""
     is_endless = (F.col("lost") > 0) & F.isnull("exposed_ms")
     waits = rows.groupBy("wait").agg(
@@ -89,4 +89,4 @@ def _totals(rows: DataFrame) -> tuple[Totals, int]:
     partitions, blocked, unread, endless, headless = (
         sum(row[name] for row in found) for name in ("partitions", "blocked", "unread", "endless", "headless")
     )
-    return Totals(partitions, blocked, unread, endless, by_wait, added | greatest), headless
+    return RiskTotals(partitions, blocked, unread, endless, by_wait, added | greatest), headless

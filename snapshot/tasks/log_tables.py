@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tiersnap.snapshot.exactly_once.risk.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, data_batches
+from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.producer_state import ProducerFold, to_entries

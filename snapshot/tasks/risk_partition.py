@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.exactly_once.risk.causes import SnapshotFound
-from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings, partition_risk
-from tiersnap.snapshot.exactly_once.risk.rows import BOUNDARY_RISK, PARTITION_RISK, boundary_rows, partition_row
-from tiersnap.snapshot.exactly_once.risk.survey import OpenTransactions, Survey
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
+    BOUNDARY_RISK,
+    PARTITION_RISK,
+    boundary_rows,
+    partition_row,
+)
+from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotFound
+from tiersnap.snapshot.exactly_once.simulate.survey import OpenTransactions, Survey
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables.facts import Row, to_comparison, to_segment
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
 from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, Origin, in_its_place
+from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, SnapshotOrigin, in_its_place
 from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -50,7 +50,7 @@ class SimulatePartition:
         transaction_version: of transactions that begin now.
     """
 
-    origin: Origin
+    origin: SnapshotOrigin
     expiry: Expiry
     producer_expiration: int | None
     brokers: tuple[BrokerEra, ...]
@@ -89,7 +89,7 @@ class SimulatePartition:
             return None
         offset = found.carried["state_offset"]
         at_start = np.empty(0, ENTRY_DTYPE)
-        if self.origin is Origin.OURS:
+        if self.origin is SnapshotOrigin.OURS:
             at_start = self.expiry.live(found.state, found.closed_timestamp)
         return in_its_place(
             found.end,

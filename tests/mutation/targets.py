@@ -63,15 +63,11 @@ MODELS = _each(
 )
 SIMULATE = _each(
     "snapshot/exactly_once/simulate",
-    dict.fromkeys(("log_dir", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE),
-)
-RISK = _each(
-    "snapshot/exactly_once/risk",
-    dict.fromkeys(
+    dict.fromkeys(("log_dir", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE)
+    | dict.fromkeys(
         (
-            *("arithmetic", "bounded_replay", "causes", "crossing_transactions", "disagreement", "exposure"),
-            *("partition_risk", "replay_cost", "replicas", "rows", "sightings", "summary", "survey", "survey_log"),
-            *("log_dirs", "waiting"),
+            *("crossing_transactions", "exposure", "partition_risk", "replay_cost", "replica_disagreement"),
+            *("retention_wait", "risk_log_dirs", "risk_rows", "risk_totals", "sightings", "snapshot_causes", "survey"),
         ),
         _RISK,
     ),
@@ -100,8 +96,8 @@ TARGETS = (
     *MODELS,
     *EXPLAIN,
     *SIMULATE,
-    *RISK,
     *TRANSACTIONS,
+    Target("snapshot/exactly_once/log_replay.py", (*_HANGING, *_SIMULATE, *_RISK)),
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
     Target("snapshot/replay/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
     Target(

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.append import Origin, append
+from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
 from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.producer_entry import Marker, NextBatch, ProducerEntry
-from tiersnap.snapshot.exactly_once.models.verification import PendingVerification, Said, Verification
+from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, NextBatch, ProducerEntry
+from tiersnap.snapshot.exactly_once.models.verification import CheckResult, PendingVerification, TransactionCheck
 
 CASES = read_table(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 _ANSWERS = {
@@ -50,7 +50,7 @@ class AppendCase:
 
     number: str
     log: str
-    origin: Origin
+    origin: AppendOrigin
     batch: str
     answers: dict[str, Answer]
 
@@ -78,7 +78,7 @@ def append_cases() -> list[AppendCase]:
         AppendCase(
             row["#"],
             row["log"],
-            Origin(row["origin"]),
+            AppendOrigin(row["origin"]),
             row["batch"],
             {era.name: _ANSWERS[row[era.name]] for era in BROKER_ERAS},
         )
@@ -94,11 +94,11 @@ def data(word: str) -> NextBatch | None:
     return NextBatch(*map(int, numbers), transaction_version="etv".index(kind))
 
 
-def marker(word: str) -> Marker | None:
+def marker(word: str) -> EndMarker | None:
     match = _MARKER.fullmatch(word)
     if match is None:
         return None
-    return Marker(int(match[2]), int(match[3]), transaction_version="mM".index(match[1]) + 1)
+    return EndMarker(int(match[2]), int(match[3]), transaction_version="mM".index(match[1]) + 1)
 
 
 def read_log(log: str, era: BrokerEra) -> tuple[ProducerEntry | None, int]:
@@ -136,8 +136,8 @@ def ask_model(case: AppendCase, era: BrokerEra) -> Asked:
         return Asked(answer, offset if is_appended else -1, after)
     batch = data(word)
     pending = next((_pending(each[7:], batch) for each in circumstances if each.startswith("lowest=")), None)
-    said = Said.ENDED_MEANWHILE if "ended" in circumstances else Said.VERIFIED
-    verification = Verification(said, pending=pending)
+    said = CheckResult.ENDED_MEANWHILE if "ended" in circumstances else CheckResult.VERIFIED
+    verification = TransactionCheck(said, pending=pending)
     found = append(entry, batch, era, origin=case.origin, verification=verification)
     if found.answer is Answer.ACCEPT:
         return Asked(found.answer, offset, after_batch(entry, batch, era, base_offset=offset))

@@ -12,7 +12,7 @@ from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
     BatchMetadata,
-    Marker,
+    EndMarker,
     NextBatch,
     ProducerEntry,
 )
@@ -39,7 +39,7 @@ def after_batch(
     )
 
 
-def after_marker(entry: ProducerEntry | None, marker: Marker, era: BrokerEra) -> ProducerEntry:
+def after_marker(entry: ProducerEntry | None, marker: EndMarker, era: BrokerEra) -> ProducerEntry:
     """The entry when the marker is appended; the same epoch keeps the cached batches."""
     keeps = entry is not None and entry.producer_epoch == marker.producer_epoch
     stands = -1 if entry is None else entry.timestamp

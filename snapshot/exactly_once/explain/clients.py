@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tiersnap.snapshot.exactly_once.explain.explained import Explained, Run, runs
+from tiersnap.snapshot.exactly_once.explain.explained import EraRange, Explained, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.coordinator_state import KIP_588_IN_4_0, Resume, coordinator_era_of
@@ -101,7 +101,9 @@ def _rows(
                 yield _row(run, error, asked, when, does + told, reaction)
 
 
-def _row(run: Run, error: Answer, request: str, when: str, does: str, reaction: Reaction | None = None) -> Explained:
+def _row(
+    run: EraRange, error: Answer, request: str, when: str, does: str, reaction: Reaction | None = None
+) -> Explained:
     severity = None if reaction is None else str(reaction.severity)
     changed_by = run.eras[0].changed_by
     return Explained("client", run.releases, changed_by, None, request, None, when, error, does, severity)

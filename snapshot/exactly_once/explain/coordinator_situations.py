@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tiersnap.snapshot.exactly_once.explain.situations import Said, Situation
+from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_request import (
     TWO_PHASE_TIMEOUT_MS,
@@ -29,7 +29,7 @@ from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions
 from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
 from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
-Ask = Callable[[CoordinatorEra], Said | None]
+Ask = Callable[[CoordinatorEra], SituationAnswer | None]
 _DONE = TransactionMetadata(10, 7, TransactionState.COMPLETE_COMMIT, last_producer_epoch=6)
 _ABORTED, _EMPTY, _ONGOING, _COMMITTING, _ABORTING = (
     replace(_DONE, state=state)
@@ -56,23 +56,25 @@ def _record(record: TransactionMetadata | None) -> str:
 def _init(
     metadata: TransactionMetadata | None, supplied: tuple[int, int] | None = None, *, reloaded: bool = False
 ) -> Ask:
-    def ask(era: CoordinatorEra) -> Said:
+    def ask(era: CoordinatorEra) -> SituationAnswer:
         known = after_failover(metadata, era) if metadata is not None and reloaded else metadata
         named = None if supplied is None else ProducerIdAndEpoch(*supplied)
         found = init_producer_id(known, named, era, new_producer_id=_NEW_ID)
         given = "" if found.identity is None else "gives producer id {}, epoch {}; ".format(*found.identity)
-        return Said(found.answer, given + _record(found.record))
+        return SituationAnswer(found.answer, given + _record(found.record))
 
     return ask
 
 
 def _request(request: InitProducerIdRequest) -> Ask:
-    def ask(era: CoordinatorEra) -> Said | None:
+    def ask(era: CoordinatorEra) -> SituationAnswer | None:
         names_itself = request.producer_id >= 0 and era.resume is Resume.NEVER
         if names_itself or ((request.in_two_phases or request.keep_prepared) and not era.knows_two_phases):
             return None  # there are no such fields
         answer = check_request(request) or Answer.NONE
-        return Said(answer, "writes nothing" if answer.is_error else "gives a new producer id, epoch 0; writes nothing")
+        return SituationAnswer(
+            answer, "writes nothing" if answer.is_error else "gives a new producer id, epoch 0; writes nothing"
+        )
 
     return ask
 
@@ -82,13 +84,13 @@ def _end(
 ) -> Ask:
     """EndTxn of a client that speaks the version of the era; `fenced`: its transaction was aborted over its head."""
 
-    def ask(era: CoordinatorEra) -> Said:
+    def ask(era: CoordinatorEra) -> SituationAnswer:
         known: TransactionMetadata | None = metadata
         if fenced:
             record = fence_abort(metadata, era, new_producer_id=_NEW_ID).record
             known = None if record is None else completed(record)
         if known is None:
-            return Said(Answer.UNKNOWN_SERVER_ERROR, "could not abort the transaction")
+            return SituationAnswer(Answer.UNKNOWN_SERVER_ERROR, "could not abort the transaction")
         found = end_transaction(
             known,
             ProducerIdAndEpoch(producer_id, epoch),
@@ -97,15 +99,15 @@ def _end(
             transaction_version=era.transaction_version,
             new_producer_id=_NEW_ID,
         )
-        return Said(found.answer, _record(found.record))
+        return SituationAnswer(found.answer, _record(found.record))
 
     return ask
 
 
 def _add(metadata: TransactionMetadata | None, epoch: int = 7, producer_id: int = 10) -> Ask:
-    def ask(era: CoordinatorEra) -> Said:
+    def ask(era: CoordinatorEra) -> SituationAnswer:
         answer = add_partitions(metadata, ProducerIdAndEpoch(producer_id, epoch), era)
-        return Said(answer, "writes nothing" if answer.is_error else "writes Ongoing with the partition")
+        return SituationAnswer(answer, "writes nothing" if answer.is_error else "writes Ongoing with the partition")
 
     return ask
 
@@ -113,20 +115,20 @@ def _add(metadata: TransactionMetadata | None, epoch: int = 7, producer_id: int 
 def _time_out(timeout_ms: int) -> Ask:
     """A transaction that began 30 days ago, at the next look at the clock."""
 
-    def ask(era: CoordinatorEra) -> Said | None:
+    def ask(era: CoordinatorEra) -> SituationAnswer | None:
         if timeout_ms == TWO_PHASE_TIMEOUT_MS and not era.knows_two_phases:
             return None
         if not is_timed_out(start_timestamp=0, timeout_ms=timeout_ms, now=30 * 86_400_000):
-            return Said(Answer.NONE, "waits for its application to end it, however long")
-        return Said(Answer.NONE, _record(fence_abort(_ONGOING, era, new_producer_id=_NEW_ID).record))
+            return SituationAnswer(Answer.NONE, "waits for its application to end it, however long")
+        return SituationAnswer(Answer.NONE, _record(fence_abort(_ONGOING, era, new_producer_id=_NEW_ID).record))
 
     return ask
 
 
-def _expire(_era: CoordinatorEra) -> Said:
+def _expire(_era: CoordinatorEra) -> SituationAnswer:
     week = 604_800_000
     is_gone = is_transactional_id_expired(TransactionState.COMPLETE_COMMIT, last_update=0, expiration_ms=week, now=week)
-    return Said(Answer.NONE, "forgets the transactional id" if is_gone else "keeps it")
+    return SituationAnswer(Answer.NONE, "forgets the transactional id" if is_gone else "keeps it")
 
 
 def _of(request: str, *situations: tuple[str, str, Ask]) -> tuple[Situation, ...]:

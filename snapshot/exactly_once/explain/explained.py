@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COORDINATORS
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
-from tiersnap.snapshot.exactly_once.explain.situations import Said, Situation
+from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS
@@ -49,7 +49,7 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EraRange:
     """Neighbouring eras that say the same."""
 
     eras: tuple[Era, ...]
@@ -60,11 +60,11 @@ class Run:
         return release is None or era_of(release, all_eras) in self.eras
 
 
-def runs(eras: Sequence[E], says: Callable[[E], W]) -> Iterator[tuple[Run, W]]:
+def runs(eras: Sequence[E], says: Callable[[E], W]) -> Iterator[tuple[EraRange, W]]:
     """What neighbouring eras say alike, in the order of releases."""
     for said, group in groupby(((era, says(era)) for era in eras), key=lambda pair: pair[1]):
         chosen = tuple(era for era, _ in group)
-        yield Run(chosen, releases_of(chosen, eras)), said
+        yield EraRange(chosen, releases_of(chosen, eras)), said
 
 
 def of_situation(situation: Situation, release: str | None) -> Iterator[Explained]:
@@ -95,7 +95,7 @@ def _has_era(release: str, eras: Sequence[Era]) -> bool:
     return True
 
 
-def _row(who: str, version: int | None, situation: Situation, run: Run, said: Said) -> Explained:
+def _row(who: str, version: int | None, situation: Situation, run: EraRange, said: SituationAnswer) -> Explained:
     return Explained(
         who,
         run.releases,

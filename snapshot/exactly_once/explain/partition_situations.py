@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tiersnap.snapshot.exactly_once.explain.situations import Said, Situation
+from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.append import Origin, append
+from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
 from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.models.producer_entry import BatchMetadata, Marker, NextBatch, ProducerEntry
-from tiersnap.snapshot.exactly_once.models.verification import PendingVerification, Verification
-from tiersnap.snapshot.exactly_once.models.verification import Said as OfQuestion
+from tiersnap.snapshot.exactly_once.models.producer_entry import BatchMetadata, EndMarker, NextBatch, ProducerEntry
+from tiersnap.snapshot.exactly_once.models.verification import CheckResult, PendingVerification, TransactionCheck
 
 _KNOWN = ProducerEntry(3, (BatchMetadata(0, 4, 36, 40), BatchMetadata(5, 9, 41, 45)), coordinator_epoch=5)
 _FULL = ProducerEntry(3, tuple(BatchMetadata(50 + at, 54 + at, 36 + at, 40 + at) for at in range(0, 25, 5)))
@@ -27,44 +26,46 @@ _DOES = {Answer.ACCEPT: "appends it", Answer.DUPLICATE_ACK: "appends nothing, an
 def _batch(
     entry: ProducerEntry | None,
     batch: NextBatch,
-    verification: Verification = Verification(),  # noqa: B008
-    origin: Origin = Origin.CLIENT,
-) -> Callable[[BrokerEra], Said]:
-    def ask(era: BrokerEra) -> Said:
+    verification: TransactionCheck = TransactionCheck(),  # noqa: B008
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> Callable[[BrokerEra], SituationAnswer]:
+    def ask(era: BrokerEra) -> SituationAnswer:
         answer = append(entry, batch, era, origin=origin, verification=verification).answer
-        return Said(answer, _DOES.get(answer, "appends nothing"))
+        return SituationAnswer(answer, _DOES.get(answer, "appends nothing"))
 
     return ask
 
 
-def _question(said: OfQuestion, *, version: int = 1, produce_version: int = 12) -> Callable[[BrokerEra], Said]:
-    asked = Verification(said, produce_version=produce_version)
+def _question(
+    said: CheckResult, *, version: int = 1, produce_version: int = 12
+) -> Callable[[BrokerEra], SituationAnswer]:
+    asked = TransactionCheck(said, produce_version=produce_version)
     return _batch(None, NextBatch(3, 0, 4, transaction_version=version), asked)
 
 
 def _marker(
     entry: ProducerEntry, epoch: int, *, version: int = 1, coordinator_epoch: int = 5, replicated: bool = False
-) -> Callable[[BrokerEra], Said]:
-    origin = Origin.REPLICATION if replicated else Origin.COORDINATOR
-    marker = Marker(epoch, coordinator_epoch, transaction_version=version)
+) -> Callable[[BrokerEra], SituationAnswer]:
+    origin = AppendOrigin.REPLICATION if replicated else AppendOrigin.COORDINATOR
+    marker = EndMarker(epoch, coordinator_epoch, transaction_version=version)
 
-    def ask(era: BrokerEra) -> Said:
+    def ask(era: BrokerEra) -> SituationAnswer:
         found = append_marker(entry, marker, era, origin=origin)
         ends = "" if found.ended_first_offset is None else ", and ends the transaction"
-        return Said(found.answer, "appends nothing" if found.answer.is_error else f"appends it{ends}")
+        return SituationAnswer(found.answer, "appends nothing" if found.answer.is_error else f"appends it{ends}")
 
     return ask
 
 
-def _produce(name: str, when: str, ask: Callable[[BrokerEra], Said]) -> Situation:
+def _produce(name: str, when: str, ask: Callable[[BrokerEra], SituationAnswer]) -> Situation:
     return Situation(name, "Produce", when, ask)
 
 
-def _markers(name: str, when: str, ask: Callable[[BrokerEra], Said]) -> Situation:
+def _markers(name: str, when: str, ask: Callable[[BrokerEra], SituationAnswer]) -> Situation:
     return Situation(name, "WriteTxnMarkers", when, ask)
 
 
-_BESIDE = Verification(pending=PendingVerification(7))
+_BESIDE = TransactionCheck(pending=PendingVerification(7))
 OF_PARTITIONS: tuple[Situation, ...] = (
     _produce("first-batch", "the producer is unknown, and its batch begins at 0", _batch(None, NextBatch(3, 0, 4))),
     _produce(
@@ -116,43 +117,43 @@ OF_PARTITIONS: tuple[Situation, ...] = (
         "the coordinator is being asked about an earlier batch of the producer",
         _batch(_KNOWN, NextBatch(3, 10, 12), _BESIDE),
     ),
-    _produce("verified", "the coordinator is asked, and knows of the partition", _question(OfQuestion.VERIFIED)),
+    _produce("verified", "the coordinator is asked, and knows of the partition", _question(CheckResult.VERIFIED)),
     _produce(
         "other-producer-id",
         "the coordinator is asked, and the transactional id has another producer id",
-        _question(OfQuestion.WRONG_PRODUCER_ID),
+        _question(CheckResult.WRONG_PRODUCER_ID),
     ),
-    _produce("fenced", "the coordinator is asked, and the epoch is not the current one", _question(OfQuestion.FENCED)),
+    _produce("fenced", "the coordinator is asked, and the epoch is not the current one", _question(CheckResult.FENCED)),
     _produce(
         "not-in-transaction",
         "the coordinator is asked, and no transaction names the partition",
-        _question(OfQuestion.PARTITION_MISSING),
+        _question(CheckResult.PARTITION_MISSING),
     ),
     _produce(
         "not-in-transaction-of-old-client",
         "no transaction names the partition, and the client's Produce is of version 10 or lower",
-        _question(OfQuestion.PARTITION_MISSING, produce_version=10),
+        _question(CheckResult.PARTITION_MISSING, produce_version=10),
     ),
     _produce(
         "transaction-is-ending",
         "the coordinator is asked, and the transaction before is still ending",
-        _question(OfQuestion.CONCURRENT),
+        _question(CheckResult.CONCURRENT),
     ),
     _produce(
         "transaction-is-ending-in-version-2",
         "the coordinator is asked, and the transaction of version 2 before is still ending",
-        _question(OfQuestion.CONCURRENT, version=2),
+        _question(CheckResult.CONCURRENT, version=2),
     ),
-    _produce("no-coordinator", "the coordinator cannot be asked", _question(OfQuestion.UNAVAILABLE)),
+    _produce("no-coordinator", "the coordinator cannot be asked", _question(CheckResult.UNAVAILABLE)),
     _produce(
         "transaction-ended-meanwhile",
         "the coordinator was asked, and the transaction ended before the append",
-        _question(OfQuestion.ENDED_MEANWHILE),
+        _question(CheckResult.ENDED_MEANWHILE),
     ),
     _produce(
         "older-epoch-of-offsets",
         "a group coordinator commits offsets in a transaction of a lower epoch",
-        _batch(_KNOWN, NextBatch(2, -1, -1, transaction_version=1), origin=Origin.COORDINATOR),
+        _batch(_KNOWN, NextBatch(2, -1, -1, transaction_version=1), origin=AppendOrigin.COORDINATOR),
     ),
     _markers("marker", "a coordinator ends the transaction", _marker(_OPEN, 3)),
     _markers("marker-older-epoch", "the marker has a lower epoch", _marker(_OPEN, 2)),

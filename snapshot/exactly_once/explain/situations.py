@@ -10,7 +10,7 @@ from tiersnap.snapshot.exactly_once.models.answers import Answer
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SituationAnswer:
     """What is answered, and what is done besides."""
 
     answer: Answer
@@ -31,4 +31,4 @@ class Situation:
     name: str
     request: str
     when: str
-    ask: Callable[[Any], Said | None]
+    ask: Callable[[Any], SituationAnswer | None]

@@ -24,7 +24,13 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     ProducerEntry,
     next_sequence,
 )
-from tiersnap.snapshot.exactly_once.models.verification import VERIFIED, Said, Verification, Verified, verify
+from tiersnap.snapshot.exactly_once.models.verification import (
+    VERIFIED,
+    CheckResult,
+    TransactionCheck,
+    Verified,
+    verify,
+)
 
 # Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
 # DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
@@ -53,7 +59,7 @@ _CELLS = {
 }
 
 
-class Origin(StrEnum):
+class AppendOrigin(StrEnum):
     """Where a batch comes from (org.apache.kafka.storage.internals.log.AppendOrigin)."""
 
     CLIENT = "CLIENT"
@@ -81,30 +87,31 @@ def append(
     batch: NextBatch,
     era: BrokerEra,
     *,
-    origin: Origin = Origin.CLIENT,
-    verification: Verification = VERIFIED,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    verification: TransactionCheck = VERIFIED,
 ) -> AppendAnswer:
     """Answer one data batch of a producer; `entry` is None where the broker does not know the producer."""
-    if origin is Origin.CLIENT:
+    if origin is AppendOrigin.CLIENT:
         refusal = _refused_to_client(entry, batch, era, verification)
         if refusal is not None:
             return refusal
-    elif origin is Origin.COORDINATOR:
+    elif origin is AppendOrigin.COORDINATOR:
         refusal = _refused_to_coordinator(entry, batch, era, verification)
         if refusal is not None:
             return refusal
     if entry is not None and entry.txn_first_offset is not None and not batch.is_transactional:
         return AppendAnswer("transaction", Answer.INVALID_TXN_STATE)
-    rule = sequence_rule(entry, batch, era)[0] if origin is Origin.CLIENT else "origin"
+    rule = sequence_rule(entry, batch, era)[0] if origin is AppendOrigin.CLIENT else "origin"
     return AppendAnswer(rule, Answer.ACCEPT)
 
 
 def _refused_to_client(
-    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck
 ) -> AppendAnswer | None:
     """The first check that does not let the batch pass, in the broker's order."""
     asked = verify(entry, batch, era, verification)
-    is_late = verification.said is Said.ENDED_MEANWHILE  # what the log itself sees, behind its look at duplicates
+    # The log itself sees this one, after it looked for duplicates.
+    is_late = verification.said is CheckResult.ENDED_MEANWHILE
     if asked.refusal is not None and not is_late:
         return AppendAnswer("verification", asked.refusal)
     duplicate = _duplicate_of(entry, batch, era)
@@ -123,7 +130,7 @@ def _refused_to_client(
 
 
 def _refused_to_coordinator(
-    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck
 ) -> AppendAnswer | None:
     asked = verify(entry, batch, era, verification) if era.verifies_offsets else Verified(was_asked=False)
     if asked.refusal is not None:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.append import Origin
+from tiersnap.snapshot.exactly_once.models.append import AppendOrigin
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.producer_entry import Marker, ProducerEntry
+from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, ProducerEntry
 
 TABLE = read_table("""
  marker                    | origin      | answer
@@ -35,7 +35,7 @@ class MarkerAnswer:
 
 
 def append_marker(
-    entry: ProducerEntry | None, marker: Marker, era: BrokerEra, *, origin: Origin = Origin.COORDINATOR
+    entry: ProducerEntry | None, marker: EndMarker, era: BrokerEra, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
 ) -> MarkerAnswer:
     """Answer one marker; `entry` is None where the broker does not know the producer."""
     for row in TABLE:
@@ -49,7 +49,7 @@ def append_marker(
     raise AssertionError("the last row fits always")
 
 
-def _lacks_bump(entry: ProducerEntry, marker: Marker, era: BrokerEra) -> bool:
+def _lacks_bump(entry: ProducerEntry, marker: EndMarker, era: BrokerEra) -> bool:
     if not era.marker_needs_bump or marker.transaction_version < 2 or marker.producer_epoch != entry.producer_epoch:
         return False
     is_tolerated = era.tolerates_last_epoch and marker.producer_epoch == LARGEST_EPOCH
@@ -57,7 +57,7 @@ def _lacks_bump(entry: ProducerEntry, marker: Marker, era: BrokerEra) -> bool:
     return entry.txn_first_offset is not None and not is_tolerated
 
 
-_CONDITIONS: dict[str, Callable[[ProducerEntry, Marker, BrokerEra], bool]] = {
+_CONDITIONS: dict[str, Callable[[ProducerEntry, EndMarker, BrokerEra], bool]] = {
     "older epoch": lambda entry, marker, _era: marker.producer_epoch < entry.producer_epoch,
     "older epoch on a replica": lambda entry, marker, era: (
         era.replica_refuses_older_marker and marker.producer_epoch < entry.producer_epoch

@@ -66,7 +66,7 @@ class NextBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class EndMarker:
     """An end-transaction marker."""
 
     producer_epoch: int

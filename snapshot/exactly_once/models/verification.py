@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, ProducerEntry
 
 
-class Said(StrEnum):
+class CheckResult(StrEnum):
     """What comes of the question."""
 
     VERIFIED = "verified"
@@ -65,7 +65,7 @@ class PendingVerification:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class TransactionCheck:
     """The circumstances of the question.
 
     Attributes:
@@ -75,13 +75,13 @@ class Verification:
         produce_version: of the produce request.
     """
 
-    said: Said = Said.VERIFIED
+    said: CheckResult = CheckResult.VERIFIED
     is_enabled: bool = True
     pending: PendingVerification | None = None
     produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE
 
 
-VERIFIED = Verification()
+VERIFIED = TransactionCheck()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Verified:
     refusal: Answer | None = None
 
 
-def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification) -> Verified:
+def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck) -> Verified:
     """Ask for a batch that may begin a transaction on the partition."""
     is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
     if not batch.is_transactional or not era.verifies or not (verification.is_enabled or is_version_2):

@@ -12,9 +12,9 @@ from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
 from tiersnap.snapshot.exactly_once.simulate.outcomes import differing_writes, outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import (
-    Origin,
     Replicas,
     SnapshotFiles,
+    SnapshotOrigin,
     Start,
     files_of_partition,
     files_of_replica,
@@ -31,7 +31,7 @@ from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.units import count_of
 
-ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHER)
+ORIGINS = tuple(str(origin) for origin in SnapshotOrigin if origin is not SnapshotOrigin.ANOTHER)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ReplicaSnapshot:
         at: offset of the snapshot, or the highest one for files; None for no limit.
     """
 
-    origin: Origin
+    origin: SnapshotOrigin
     folder: Path | None = None
     at: int | None = None
 
@@ -55,14 +55,14 @@ class ReplicaSnapshot:
             SourceNotFoundError: there is no such directory.
         """
         if name in ORIGINS:
-            return cls(Origin(name), None, at)
+            return cls(SnapshotOrigin(name), None, at)
         folder = Path(name)
         if not folder.is_dir():
             raise SourceNotFoundError(
                 f"{name}: no such directory",
                 hint=f"--from takes {', '.join(ORIGINS)} or another replica's directory",
             )
-        return cls(Origin.ANOTHER, folder, at)
+        return cls(SnapshotOrigin.ANOTHER, folder, at)
 
     def files(self, filesystem: FileSystem, partition: Partition) -> SnapshotFiles:
         """The files that may be the snapshot of a partition."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE
-from tiersnap.snapshot.exactly_once.models.verification import Said
+from tiersnap.snapshot.exactly_once.models.verification import CheckResult
 from tiersnap.snapshot.exactly_once.simulate.replica_state import BATCH_DTYPE, ReplicaState, cached_by_broker
 
 
@@ -43,15 +43,15 @@ class Write(StrEnum):
         """Whether its records are in the log already."""
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
-    def coordinator_says(self, *, is_ongoing: bool) -> Said:
+    def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
         """What a coordinator says of it that is asked before the append.
 
         Args:
             is_ongoing: the producer's transaction is open on the leader, and so is it at the coordinator.
         """
         if self in (Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP):
-            return Said.FENCED
-        return Said.VERIFIED if is_ongoing or not self.is_retry else Said.PARTITION_MISSING
+            return CheckResult.FENCED
+        return CheckResult.VERIFIED if is_ongoing or not self.is_retry else CheckResult.PARTITION_MISSING
 
 
 @dataclass(frozen=True, slots=True)

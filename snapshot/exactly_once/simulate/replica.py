@@ -12,14 +12,15 @@ that decodes; corrupt ones are passed over. What is idle for the broker's produc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, UsageError
+from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     RecentBatches,
     ReplicaState,
@@ -30,29 +31,25 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.replay.examine import conclude
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_replay import (
     NOT_LOOKED,
     Beginning,
-    Replay,
     entries_at_first,
-    replay_partition,
     snapshot_reader,
 )
+from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
-from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.replay.segment_fold import Run
 
 # Offsets of the snapshot files of a partition, and what reads them.
 SnapshotFiles = tuple[frozenset[int], ReadSnapshot]
 
 
-class Origin(StrEnum):
+class SnapshotOrigin(StrEnum):
     """Where the replica's snapshot is from."""
 
     BROKER = "broker"
@@ -72,7 +69,7 @@ class Start:
         passed_over: what was wrong with newer files.
     """
 
-    origin: Origin
+    origin: SnapshotOrigin
     offset: int
     entries: np.ndarray | None
     passed_over: tuple[str, ...] = ()
@@ -92,14 +89,13 @@ class Replicas:
     leader: ReplicaState
     replica: ReplicaState
     expired: int
-    log_end_offset: int
     findings: tuple[Finding, ...]
     is_whole: bool = True
 
 
 def start_of(
     partition: Partition,
-    origin: Origin,
+    origin: SnapshotOrigin,
     files: SnapshotFiles,
     at: int | None = None,
 ) -> Start:
@@ -112,14 +108,14 @@ def start_of(
     """
     first = partition.first_base_offset
     newest = max((segment.base_offset for segment in partition.segments), default=0)
-    if origin is Origin.OURS:
+    if origin is SnapshotOrigin.OURS:
         return Start(origin, newest if at is None else at, None)
-    if origin is Origin.EMPTY:
+    if origin is SnapshotOrigin.EMPTY:
         return Start(origin, newest if at is None else at, np.empty(0, ENTRY_DTYPE))
     passed_over: list[str] = []
     loadable = _loadable(partition.unloaded_below, files, at, passed_over)
     found = next(loadable, None)
-    if origin is Origin.OLDER and found is not None:
+    if origin is SnapshotOrigin.OLDER and found is not None:
         found = next(loadable, None)
     offset, entries = found if found is not None else (first, np.empty(0, ENTRY_DTYPE))
     return Start(origin, offset, entries, tuple(passed_over))
@@ -159,40 +155,6 @@ def files_of_partition(filesystem: FileSystem, partition: Partition) -> Snapshot
     return frozenset(partition.snapshots), snapshot_reader(filesystem, partition)
 
 
-@dataclass
-class _Reading:
-    """What one pass over the log brings together for both replicas."""
-
-    filesystem: FileSystem
-    start: Start
-    check_crc: bool
-    all_batches: RecentBatches = field(default_factory=RecentBatches)
-    after: ProducerFold = field(default_factory=ProducerFold)
-    after_batches: RecentBatches = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.after_batches = RecentBatches(from_offset=self.start.offset)
-
-    def read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
-        """A segment's runs, cut where the replica begins as well."""
-        runs, end = fold_segment(
-            self.filesystem,
-            segment,
-            cuts=sorted({*cuts, self.start.offset}),
-            check_crc=self.check_crc,
-            on_rows=self._on_rows,
-        )
-        for run in runs:
-            if run.start_offset >= self.start.offset:
-                self.after.combine(run.deltas)
-        return runs, end
-
-    def _on_rows(self, rows: np.ndarray) -> None:
-        batches = data_batches(rows)
-        self.all_batches.add(batches)
-        self.after_batches.add(batches)
-
-
 def replicas(
     filesystem: FileSystem,
     partition: Partition,
@@ -214,30 +176,78 @@ def replicas(
     Raises:
         UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
     """
-    start = choose(None)
-    reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
-    if start.offset > replay.log_end and start.origin not in (Origin.OURS, Origin.EMPTY):
+
+    def read(start: Start) -> _Pass:
+        return _Pass(filesystem, partition, start, expiry, check_crc=check_crc, begins=begins)
+
+    found = read(choose(None))
+    start, log_end = found.start, found.log.log_end_offset
+    if start.offset > log_end and start.origin not in (SnapshotOrigin.OURS, SnapshotOrigin.EMPTY):
         # A broker deletes files above its log end.
-        start = choose(replay.log_end)
-        reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
-    findings = conclude(replay, found.compared).findings
-    if found.at_end is None or (replay.lacks_start and begins.goes_back(partition)):
-        return Replicas(partition, start, empty_state(), empty_state(), 0, replay.log_end, findings, is_whole=False)
+        found = read(choose(log_end))
+        start = found.start
+    findings, entries = found.log.examination.findings, found.log.entries
+    if entries is None or (found.log.lacks_start and begins.goes_back(partition)):
+        return Replicas(partition, start, empty_state(), empty_state(), 0, findings, is_whole=False)
     if found.at_start is None:
         raise UsageError(
             f"{partition.name}: nothing is known at offset {start.offset}",
             hint="give --at a segment's base offset, the offset of a snapshot file or the log end offset",
         )
     both = in_its_place(
-        found.at_end,
+        entries,
         found.at_start,
-        reading.after.deltas(),
-        reading.all_batches.newest(),
-        reading.after_batches.newest(),
+        found.after.deltas(),
+        found.all_batches.newest(),
+        found.after_batches.newest(),
         now=expiry.now,
         producer_expiration=producer_expiration,
     )
-    return Replicas(partition, start, both.leader, both.replica, both.expired, replay.log_end, findings)
+    return Replicas(partition, start, both.leader, both.replica, both.expired, findings)
+
+
+class _Pass:
+    """One pass over the log, with the replica's snapshot and what lies behind it."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        partition: Partition,
+        start: Start,
+        expiry: Expiry,
+        *,
+        check_crc: bool,
+        begins: Beginning,
+    ) -> None:
+        self.start, self._expiry = start, expiry
+        self.all_batches, self.after_batches = RecentBatches(), RecentBatches(from_offset=start.offset)
+        self.after = ProducerFold()
+        self.at_start = start.entries
+        if start.entries is None and start.offset <= partition.first_base_offset:
+            self.at_start = entries_at_first(partition, begins)
+        self.log = replay_log(
+            filesystem,
+            partition,
+            check_crc=check_crc,
+            begins=begins,
+            cuts=(start.offset,),
+            on_rows=self._on_rows,
+            on_run=self._on_run,
+            on_boundary=self._on_boundary,
+        )
+
+    def _on_rows(self, rows: np.ndarray) -> None:
+        batches = data_batches(rows)
+        self.all_batches.add(batches)
+        self.after_batches.add(batches)
+
+    def _on_run(self, run: Run) -> None:
+        if run.start_offset >= self.start.offset:
+            self.after.combine(run.deltas)
+
+    def _on_boundary(self, boundary: Boundary) -> None:
+        if boundary.offset == self.start.offset and self.start.entries is None:
+            self.at_start = self._expiry.live(boundary.entries, boundary.max_timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,38 +292,3 @@ def in_its_place(
         replica.live(now=now, expiration=producer_expiration),
         leader.entries.size - alive.entries.size,
     )
-
-
-@dataclass
-class _Found:
-    """What the boundaries of one pass showed: entries (ENTRY_DTYPE), None where the pass did not get so far."""
-
-    at_start: np.ndarray | None
-    at_end: np.ndarray | None = None
-    compared: dict[int, Comparison] = field(default_factory=dict)
-
-
-def _read(
-    filesystem: FileSystem,
-    partition: Partition,
-    start: Start,
-    expiry: Expiry,
-    check_crc: bool,
-    begins: Beginning,
-) -> tuple[_Reading, Replay, _Found]:
-    reading = _Reading(filesystem, start, check_crc)
-    read_snapshot = snapshot_reader(filesystem, partition)
-    replay, boundaries = replay_partition(partition, reading.read_runs, read_snapshot, begins=begins)
-    found = _Found(start.entries)
-    first = partition.first_base_offset
-    if start.entries is None and start.offset <= first:
-        found.at_start = entries_at_first(partition, begins)
-    for boundary in boundaries:
-        found.compared[boundary.offset] = boundary.found
-        if boundary.offset == start.offset and start.entries is None:
-            found.at_start = expiry.live(boundary.entries, boundary.max_timestamp)
-        if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
-            found.at_end = boundary.entries
-    if replay.log_end in (0, first) and replay.damage is None:
-        found.at_end = replay.entries_of_no_batches()
-    return reading, replay, found

@@ -22,7 +22,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     NextBatch,
     ProducerEntry,
 )
-from tiersnap.snapshot.exactly_once.models.verification import Verification
+from tiersnap.snapshot.exactly_once.models.verification import TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write, Writes, next_writes
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES, ReplicaState, cached_by_broker
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
@@ -114,7 +114,7 @@ def _classes(
         producer_id = int(batch["producer_id"])
         said = writes.write.coordinator_says(is_ongoing=bool(entry["current_txn_first_offset"] >= 0))
         version = given.transaction_version if transactional[index] else 0
-        asked = [(era, _sent(batch, era, version), Verification(said)) for era in eras]
+        asked = [(era, _sent(batch, era, version), TransactionCheck(said)) for era in eras]
         leader_answers, replica_answers = (
             _answers(knows.entry(producer_id), knows.forgets(producer_id), asked)
             for knows in (leader_knows, replica_knows)
@@ -132,7 +132,7 @@ def _classes(
 
 
 def _answers(
-    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, Verification]]
+    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
 ) -> dict[str, Answer]:
     """By era name; `is_forgotten` by the brokers that forget a producer with its records."""
     return {

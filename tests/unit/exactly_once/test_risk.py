@@ -18,23 +18,28 @@ from tests.reference.kip952_log import NOW as KIP_NOW
 from tests.reference.kip952_log import write_kip952_log
 from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.risk.bounded_replay import Mismatch, mismatches
-from tiersnap.snapshot.exactly_once.risk.causes import Cause, SnapshotFound
-from tiersnap.snapshot.exactly_once.risk.crossing_transactions import CrossingTransactions
-from tiersnap.snapshot.exactly_once.risk.disagreement import (
+from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import CrossingTransactions
+from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
+from tiersnap.snapshot.exactly_once.simulate.replica import (
+    Replicas,
+    SnapshotOrigin,
+    files_of_partition,
+    replicas,
+    start_of,
+)
+from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import (
     Disagreement,
     disagreement,
     log_start_goes_back,
     newest_disagreement,
 )
-from tiersnap.snapshot.exactly_once.risk.exposure import ProducersAtRisk
-from tiersnap.snapshot.exactly_once.risk.partition_risk import BoundaryRisk, RiskSettings, partition_risk
-from tiersnap.snapshot.exactly_once.risk.replay_cost import read_ms, replay_cost
-from tiersnap.snapshot.exactly_once.risk.survey_log import survey_log
-from tiersnap.snapshot.exactly_once.risk.waiting import Retention, Wait, waiting, write_rate
-from tiersnap.snapshot.exactly_once.simulate.replica import Origin, Replicas, files_of_partition, replicas, start_of
 from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotCause, SnapshotFound
 from tiersnap.snapshot.exactly_once.simulate.summary import Tally
+from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
@@ -57,7 +62,7 @@ def simulated(folder: Path, at: int, expiration: int | None) -> Replicas:
     """A broker that starts from an empty snapshot at `at`."""
     log_dir = open_log_dir(str(folder))
     (partition,) = selected(log_dir, str(folder), None)
-    start = start_of(partition, Origin.EMPTY, files_of_partition(log_dir.filesystem, partition), at)
+    start = start_of(partition, SnapshotOrigin.EMPTY, files_of_partition(log_dir.filesystem, partition), at)
     return replicas(log_dir.filesystem, partition, lambda _: start, Expiry(None, NOW), producer_expiration=expiration)
 
 
@@ -121,7 +126,7 @@ def crossings(rows: list[dict[str, Any]], bases: list[int]) -> dict[int, Counter
                 each = opened.setdefault(row["producer_id"], Open())
                 each.records += row["record_count"]
                 each.bytes += row["batch_length"] + 12
-        found[base] = Counter(opened=len(opened), undecided=len(opened))
+        found[base] = Counter(open_transactions=len(opened), undecided=len(opened))
         late = set()
         for row in (row for row in rows if row["base_offset"] >= base and row["producer_id"] in opened):
             if row["control_type"] in (ABORT, COMMIT):
@@ -131,7 +136,7 @@ def crossings(rows: list[dict[str, Any]], bases: list[int]) -> dict[int, Counter
                     found[base].update(aborted=1, aborted_records=each.records, aborted_bytes=each.bytes)
             elif row["attributes"] & TRANSACTIONAL_MASK and not row["attributes"] & CONTROL_MASK:
                 late.add(row["producer_id"])
-        found[base]["late"] = len(late)
+        found[base]["beginning_late"] = len(late)
     return found
 
 
@@ -160,7 +165,8 @@ def test_transactions_that_cross_a_segments_end_are_those_of_a_reading_batch_by_
         assert (seed, told) == (seed, wanted)
         for each in wanted.values():
             total.update(each)
-    assert all(total[name] for name in ("opened", "aborted", "aborted_records", "aborted_bytes", "late", "undecided"))
+    counted = ("open_transactions", "aborted", "aborted_records", "aborted_bytes", "beginning_late", "undecided")
+    assert all(total[name] for name in counted)
 
 
 def segment(base: int, following: int | None, size: int, largest_timestamp: int) -> SegmentFacts:
@@ -179,33 +185,33 @@ SEGMENTS = [
 @pytest.mark.parametrize(
     ("retention", "now", "state", "wait_ms"),
     [
-        (Retention(7 * DAY), 4 * DAY, Wait.WAITING, 5 * DAY),  # the third is two days old
-        (Retention(DAY), 4 * DAY, Wait.WAITING, 0),
-        (Retention(None), 4 * DAY, Wait.FOR_EVER, None),
-        (Retention(7 * DAY, is_compacted=True), 4 * DAY, Wait.FOR_EVER, None),
+        (TopicRetention(7 * DAY), 4 * DAY, Wait.WAITING, 5 * DAY),  # the third is two days old
+        (TopicRetention(DAY), 4 * DAY, Wait.WAITING, 0),
+        (TopicRetention(None), 4 * DAY, Wait.FOR_EVER, None),
+        (TopicRetention(7 * DAY, is_compacted=True), 4 * DAY, Wait.FOR_EVER, None),
         # 150 bytes lie behind it, 250 are kept, and 350 were written in four days.
-        (Retention(None, 250), 4 * DAY, Wait.WAITING, round(100 / (350 / (4 * DAY)))),
-        (Retention(None, 150), 4 * DAY, Wait.WAITING, 0),
-        (Retention(7 * DAY, 150), 4 * DAY, Wait.WAITING, 0),  # whichever comes first
+        (TopicRetention(None, 250), 4 * DAY, Wait.WAITING, round(100 / (350 / (4 * DAY)))),
+        (TopicRetention(None, 150), 4 * DAY, Wait.WAITING, 0),
+        (TopicRetention(7 * DAY, 150), 4 * DAY, Wait.WAITING, 0),  # whichever comes first
     ],
 )
 def test_waiting_ends_when_retention_has_removed_the_last_segment_without_a_snapshot(
-    retention: Retention, now: int, state: Wait, wait_ms: int | None
+    retention: TopicRetention, now: int, state: Wait, wait_ms: int | None
 ) -> None:
     found = waiting(SEGMENTS, {10, 20}, retention, now=now, rate=write_rate(SEGMENTS, now=now))
 
-    assert (found.state, found.wait_ms, found.segments, found.first_offset) == (state, wait_ms, 2, 10)
+    assert (found.wait, found.wait_ms, found.waiting_segments, found.first_waiting_offset) == (state, wait_ms, 2, 10)
     assert found.untiered_bytes == 300  # of the closed ones from the first on
     if wait_ms is not None:
-        assert found.grows_by == round(350 / (4 * DAY) * wait_ms)
+        assert found.grows_by_bytes == round(350 / (4 * DAY) * wait_ms)
 
 
 def test_an_older_segment_with_a_younger_record_holds_up_those_behind_it() -> None:
     held = [replace(SEGMENTS[0], largest_timestamp=6 * DAY), *SEGMENTS[1:]]
 
-    found = waiting(held, {10}, Retention(7 * DAY), now=6 * DAY, rate=None)
+    found = waiting(held, {10}, TopicRetention(7 * DAY), now=6 * DAY, rate=None)
 
-    assert (found.ready_at, found.grows_by) == (13 * DAY, None)
+    assert (found.ready_at, found.grows_by_bytes) == (13 * DAY, None)
 
 
 def test_a_log_in_which_no_time_passes_has_no_rate() -> None:
@@ -225,18 +231,16 @@ def test_a_log_in_which_no_time_passes_has_no_rate() -> None:
 def test_a_replay_reads_everything_or_the_window_or_what_is_new(now, first_open, starts, sizes, offsets) -> None:
     found = replay_cost(SEGMENTS, 40, now=now, expiration=DAY, first_open_offset=first_open, starts=starts)
 
-    assert ((found.full, found.bounded, found.incremental), (found.window_offset, found.nearest_offset)) == (
-        sizes,
-        offsets,
-    )
+    assert (found.full_bytes, found.bounded_bytes, found.incremental_bytes) == sizes
+    assert (found.window_offset, found.nearest_offset) == offsets
 
 
 def test_reading_takes_as_long_as_the_rate_says_and_a_segment_without_a_time_is_in_the_window() -> None:
     undated = [*SEGMENTS[:2], replace(SEGMENTS[2], largest_timestamp=-1), *SEGMENTS[3:]]
 
-    found = replay_cost(undated, 40, now=9 * DAY, expiration=DAY, first_open_offset=None, starts=())
+    found = replay_cost(undated, 40, now=9 * DAY, expiration=DAY, read_rate=1000)
 
-    assert (found.bounded, read_ms(found.full, 1000)) == (200, 400)
+    assert (found.bounded_bytes, found.full_ms) == (200, 400)
 
 
 def test_an_empty_log_has_no_boundary_and_no_cost(tmp_path: Path) -> None:
@@ -453,8 +457,8 @@ def test_only_a_file_that_was_read_and_has_no_entry_is_empty(verdict, size: int 
 
 
 def test_boundary_behind_which_nothing_was_read_is_no_worse_than_one_that_exposes_nobody() -> None:
-    cost = replay_cost(SEGMENTS, 40, now=4 * DAY, expiration=DAY, first_open_offset=None, starts=())
-    unread = BoundaryRisk(10, SnapshotVerdict.MISSING, Cause.PRE_2_8, None, None, None, cost)
+    cost = replay_cost(SEGMENTS, 40, now=4 * DAY, expiration=DAY)
+    unread = BoundaryRisk(10, SnapshotVerdict.MISSING, SnapshotCause.PRE_2_8, None, None, None, cost)
     assert unread.severity == (0, 0, 0)
 
 

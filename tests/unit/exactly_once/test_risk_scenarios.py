@@ -12,13 +12,8 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.kip952_log import NOW, write_kip952_log
-from tiersnap.snapshot.exactly_once.risk.arithmetic import (
-    automatic_retry_rate,
-    idle_seconds,
-    segment_seconds,
-    segments_per_expiration,
-)
-from tiersnap.snapshot.exactly_once.risk.disagreement import log_start_goes_back
+from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import log_start_goes_back
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import arithmetic
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 
@@ -98,12 +93,9 @@ def _(tmp_path: Path) -> None:
 
 @scenario("T74")
 def _(_: Path) -> None:
-    assert segment_seconds(1024 * MB, 5 * MB) == pytest.approx(204.8)
-    assert segments_per_expiration(1024 * MB, 5 * MB, 86_400) == pytest.approx(421.875)
-    assert [idle_seconds(count, 1024 * MB, 5 * MB) / 60 for count in (3, 4, 5)] == pytest.approx(
-        [10.24, 13.65, 17.07], abs=0.01
-    )
-    assert automatic_retry_rate(1024 * MB, 120) / MB == pytest.approx(8.53, abs=0.01)
+    found = arithmetic(1024 * MB, 5 * MB, expiration_ms=DAY, delivery_timeout_ms=120_000)
+    assert (found["segment_ms"], found["segments_per_expiration"]) == (204_800, 421.9)
+    assert found["automatic_retry_bytes_per_second"] / MB == pytest.approx(8.53, abs=0.01)
 
 
 @scenario("T75")

@@ -15,9 +15,9 @@ from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
-from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED
-from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
@@ -99,7 +99,7 @@ def test_a_partition_that_is_gone_or_was_never_carried_has_no_rows() -> None:
     assert list(RiskPartition(RiskSettings(NOW))(iter([]))) == []
 
 
-@pytest.mark.parametrize("origin", [Origin.OURS, Origin.EMPTY])
+@pytest.mark.parametrize("origin", [SnapshotOrigin.OURS, SnapshotOrigin.EMPTY])
 def test_simulated_from_the_tables_every_answer_is_that_of_the_log(carried, headers, origin) -> None:
     task = SimulatePartition(origin, Expiry(7 * DAY, NOW), DAY, BROKER_ERAS, CLIENT_ERAS)
     rows = [row for row in rows_of(carried, task, headers) if row["write"] is not None]

@@ -21,15 +21,15 @@ from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, Broke
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
-    Marker,
+    EndMarker,
     NextBatch,
     ProducerEntry,
     next_sequence,
 )
-from tiersnap.snapshot.exactly_once.models.verification import Said, Verification
+from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
 from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED, as_table, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import Origin, files_of_partition, replicas, start_of
+from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin, files_of_partition, replicas, start_of
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,
@@ -276,9 +276,15 @@ def test_the_sentence_says_what_the_replica_would_do_otherwise(classes, said):
 def test_a_coordinator_verifies_what_its_transaction_may_send_and_fences_lower_epochs(write, is_ongoing):
     fenced = {Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP}
     ended = {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER}  # no transaction names the partition any more
-    said = Said.FENCED if write in fenced else Said.PARTITION_MISSING if write in ended else Said.VERIFIED
-    assert write.coordinator_says(is_ongoing=is_ongoing) is (Said.VERIFIED if is_ongoing and said is not Said.FENCED
-                                                             else said)  # fmt: skip
+    said = (
+        CheckResult.FENCED
+        if write in fenced
+        else CheckResult.PARTITION_MISSING
+        if write in ended
+        else CheckResult.VERIFIED
+    )
+    told = CheckResult.VERIFIED if is_ongoing and said is not CheckResult.FENCED else said
+    assert write.coordinator_says(is_ongoing=is_ongoing) is told
     assert write.is_retry == (write in {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP})
 
 
@@ -341,7 +347,7 @@ class Life:
     epoch: int = 0
     following: int = 0
     is_open: bool = False
-    words: list[tuple[int, NextBatch | Marker]] = field(default_factory=list)
+    words: list[tuple[int, NextBatch | EndMarker]] = field(default_factory=list)
 
 
 def random_log(seed: int, folder: Path) -> tuple[dict[int, Life], int]:
@@ -365,7 +371,7 @@ def random_log(seed: int, folder: Path) -> tuple[dict[int, Life], int]:
             life.epoch = min(life.epoch + rng.choice([0, 1]), 32767)
             if life.words[-1][1].producer_epoch != life.epoch:
                 life.following = 0
-            marker = Marker(life.epoch, rng.randint(0, 2), timestamp=NOW)
+            marker = EndMarker(life.epoch, rng.randint(0, 2), timestamp=NOW)
             life.words.append((offset, marker))
             entry = lb.marker(offset, producer_id, life.epoch, marker.coordinator_epoch, commit=True, timestamp=NOW)
             life.is_open = False
@@ -392,7 +398,7 @@ def entry_of(life: Life, era: BrokerEra, start: int, *, keeps: bool) -> Producer
     for offset, word in life.words:
         if offset < start and not keeps:
             continue
-        if isinstance(word, Marker):
+        if isinstance(word, EndMarker):
             entry = after_marker(entry, word, era)
         else:
             entry = after_batch(entry, word, era, base_offset=offset)
@@ -433,7 +439,7 @@ def is_gone(state: ReplicaState, producer_id: int, log_start: int) -> bool:
     return bool(log_start) and bool((known["last_offset"] < log_start).any())
 
 
-@pytest.mark.parametrize("origin", [Origin.OURS, Origin.EMPTY])
+@pytest.mark.parametrize("origin", [SnapshotOrigin.OURS, SnapshotOrigin.EMPTY])
 def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_path, origin):
     live_era = BROKER_ERAS[-1]
     for seed in range(60):
@@ -452,10 +458,10 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
         for producer_id, life in lives.items():
             # Both remember what a live broker of today does; the model looks at as many as the era has.
             leader = entry_of(life, live_era, 0, keeps=True)
-            replica = entry_of(life, live_era, at, keeps=origin is Origin.OURS)
+            replica = entry_of(life, live_era, at, keeps=origin is SnapshotOrigin.OURS)
             gone = [is_gone(state, producer_id, given.log_start_offset) for state in (found.leader, found.replica)]
             for write, batch in writes_of(life, leader):
-                said = Verification(write.coordinator_says(is_ongoing=leader.txn_first_offset is not None))
+                said = TransactionCheck(write.coordinator_says(is_ongoing=leader.txn_first_offset is not None))
                 for era in BROKER_ERAS:
                     version = given.transaction_version if era.speaks_version_2 else 1
                     sent = replace(batch, transaction_version=min(batch.transaction_version, 1) * version)

@@ -14,7 +14,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     ProducerEntry,
     next_sequence,
 )
-from tiersnap.snapshot.exactly_once.models.verification import TABLE, Said, Verification, verify
+from tiersnap.snapshot.exactly_once.models.verification import TABLE, CheckResult, TransactionCheck, verify
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +70,10 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("said", "version", "produce", "errors"), QUESTIONS)
 def test_what_the_coordinator_says_becomes_a_produce_error_where_a_broker_asks(said, version, produce, errors):
-    batch, asked = NextBatch(3, 0, 4, transaction_version=version), Verification(Said[said], produce_version=produce)
+    batch, asked = (
+        NextBatch(3, 0, 4, transaction_version=version),
+        TransactionCheck(CheckResult[said], produce_version=produce),
+    )
     expected = None
     for era in BROKER_ERAS:
         expected = next((Answer[each] for name, each in errors.items() if era_of(name, BROKER_ERAS) is era), expected)
@@ -79,7 +82,7 @@ def test_what_the_coordinator_says_becomes_a_produce_error_where_a_broker_asks(s
 
 
 def test_every_row_of_the_table_of_questions_is_one_of_these():
-    assert {row["said"] for row in TABLE} == {Said[said] for said, *_ in QUESTIONS}
+    assert {row["said"] for row in TABLE} == {CheckResult[said] for said, *_ in QUESTIONS}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,10 @@ def test_every_row_of_the_table_of_questions_is_one_of_these():
     [(0, True, ()), (1, True, ("B7", "B8", "B9")), (1, False, ()), (2, True, ("B7", "B8", "B9")), (2, False, ("B9",))],
 )
 def test_coordinator_is_asked_about_transactions_and_always_about_those_of_version_2(version, is_enabled, asks):
-    batch, asked = NextBatch(3, 0, 4, transaction_version=version), Verification(Said.FENCED, is_enabled=is_enabled)
+    batch, asked = (
+        NextBatch(3, 0, 4, transaction_version=version),
+        TransactionCheck(CheckResult.FENCED, is_enabled=is_enabled),
+    )
     eras = [BROKER_ERA[name] for name in ("B6", "B7", "B8", "B9")]
     assert tuple(era.name for era in eras if verify(None, batch, era, asked).was_asked) == asks
 
@@ -100,7 +106,7 @@ def test_coordinator_is_asked_about_transactions_and_always_about_those_of_versi
 def test_open_transaction_spares_the_question_since_4_0_in_its_own_epoch_alone(epoch, asks):
     entry = ProducerEntry(3, txn_first_offset=36)
     batch = NextBatch(epoch, 0, 4, transaction_version=1)
-    found = {name: verify(entry, batch, BROKER_ERA[name], Verification(Said.FENCED)) for name in asks}
+    found = {name: verify(entry, batch, BROKER_ERA[name], TransactionCheck(CheckResult.FENCED)) for name in asks}
     assert {name: each.was_asked for name, each in found.items()} == asks
     # Since 4.1 an older epoch is refused before anybody is asked.
     assert (found["B10"].refusal is Answer.INVALID_PRODUCER_EPOCH) == (epoch != 3)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.exactly_once.risk.partition_risk import PartitionRisk, RiskSettings, partition_risk
-from tiersnap.snapshot.exactly_once.risk.replicas import held_against
-from tiersnap.snapshot.exactly_once.risk.survey_log import survey_log
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import PartitionRisk, RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import disagreement_row
+from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -46,10 +46,10 @@ class HostRisk:
                 yield partition_risk(survey, settings)
 
     def disagreements(self, replica: str) -> Iterator[dict[str, object]]:
-        """Rows of `held_against`, with `replica`, of the partitions that were read and are in that directory, too."""
+        """Return a `disagreement_row`, with `replica`, of each partition read that is in that directory as well."""
         other = open_log_dir(replica)
         ours = {(each.topic, each.partition): (place, each) for place, each in self._partitions}
         for theirs in named(other, ours.keys()):
             place, mine = ours[theirs.topic, theirs.partition]
-            row = held_against((place.log_dir.filesystem, mine), (other.filesystem, theirs))
+            row = disagreement_row((place.log_dir.filesystem, mine), (other.filesystem, theirs))
             yield {"replica": replica, **row}

@@ -19,7 +19,7 @@ from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 
 
-class Cause(StrEnum):
+class SnapshotCause(StrEnum):
     """Why a boundary is worth a look."""
 
     PRE_2_8 = "PRE_2_8"
@@ -50,7 +50,9 @@ class SnapshotFound:
         return is_read and self.file_bytes == HEADER_LENGTH
 
 
-def causes(found: Mapping[int, SnapshotFound], *, now: int, producer_expiration: int | None) -> dict[int, Cause | None]:
+def causes(
+    found: Mapping[int, SnapshotFound], *, now: int, producer_expiration: int | None
+) -> dict[int, SnapshotCause | None]:
     """The cause at each boundary, None where there is a right snapshot that knows somebody.
 
     Args:
@@ -59,7 +61,7 @@ def causes(found: Mapping[int, SnapshotFound], *, now: int, producer_expiration:
         producer_expiration: ms; see `Comparison.verdict`.
     """
     has_older = False
-    said: dict[int, Cause | None] = {}
+    said: dict[int, SnapshotCause | None] = {}
     for offset, each in sorted(found.items()):
         verdict = each.compared.verdict(now, producer_expiration)
         said[offset] = _cause(each, verdict, has_older=has_older)
@@ -67,13 +69,13 @@ def causes(found: Mapping[int, SnapshotFound], *, now: int, producer_expiration:
     return said
 
 
-def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -> Cause | None:
+def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -> SnapshotCause | None:
     if verdict is SnapshotVerdict.MISSING:
-        return Cause.GAP_AFTER_ALIGNED if has_older else Cause.PRE_2_8
+        return SnapshotCause.GAP_AFTER_ALIGNED if has_older else SnapshotCause.PRE_2_8
     if verdict is SnapshotVerdict.CORRUPT:
-        return Cause.CORRUPT
+        return SnapshotCause.CORRUPT
     if verdict in (SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED):
-        return Cause.UNVERIFIED
+        return SnapshotCause.UNVERIFIED
     if found.is_empty:
-        return Cause.EMPTY_TRUE if verdict.is_trusted else Cause.EMPTY_WRONG
-    return None if verdict.is_trusted else Cause.CONTENT_DIFF
+        return SnapshotCause.EMPTY_TRUE if verdict.is_trusted else SnapshotCause.EMPTY_WRONG
+    return None if verdict.is_trusted else SnapshotCause.CONTENT_DIFF

@@ -25,18 +25,18 @@ class Crossing:
     """The transactions that are open at an offset; all counts are exact.
 
     Attributes:
-        opened: all of them.
+        open_transactions: all of them.
         aborted: those that are aborted behind it; `aborted_records` and `aborted_bytes` lie before it, and consumers
             that read committed data would get them.
-        late: those that write on behind it: they would seem to begin there.
+        beginning_late: those that write on behind it: they would seem to begin there.
         undecided: those that the log shows no marker of.
     """
 
-    opened: int = 0
+    open_transactions: int = 0
     aborted: int = 0
     aborted_records: int = 0
     aborted_bytes: int = 0
-    late: int = 0
+    beginning_late: int = 0
     undecided: int = 0
 
 
@@ -60,7 +60,7 @@ class CrossingTransactions:
 
     def boundary(self, offset: int) -> None:
         """A segment ends at `offset`: all batches below it were added, and none above."""
-        crossing = self.found[offset] = Crossing(opened=len(self._open), undecided=len(self._open))
+        crossing = self.found[offset] = Crossing(open_transactions=len(self._open), undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))
 
@@ -99,7 +99,7 @@ class CrossingTransactions:
         for each in self._waiting[producer_id]:
             if writes_on and not each.writes_on:
                 each.writes_on = True
-                each.crossing.late += 1
+                each.crossing.beginning_late += 1
             if is_ended:
                 each.crossing.undecided -= 1
             if is_aborted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiersnap.snapshot.exactly_once.risk.waiting import Wait
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Columns of PARTITION_RISK that are added up, and those of which the greatest counts.
@@ -18,7 +18,7 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 
 @dataclass(slots=True)
-class Totals:
+class RiskTotals:
     """Sums over partitions.
 
     Attributes:
@@ -36,7 +36,7 @@ class Totals:
     sums: Mapping[str, int]
 
     @classmethod
-    def of(cls, rows: list[dict[str, object]]) -> Totals:
+    def of(cls, rows: list[dict[str, object]]) -> RiskTotals:
         """Of rows of PARTITION_RISK."""
 
         def numbers(name: str) -> list[int]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.risk.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     NO_BATCHES,
@@ -25,10 +24,11 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     cached_by_broker,
     empty_state,
 )
+from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.producer_state import NONE
 
-NEVER = 2**63 - 1
+_NEVER = 2**63 - 1
 # delivery.timeout.ms of producers: for so long a client sends a batch again by itself.
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
@@ -43,15 +43,15 @@ class Exposure:
         degraded: of these, known again, but with less than the leader knows.
         doubled: of both, those whose last batch the follower would append once more if it was sent again: it does not
             know them, or knows a marker of them alone.
-        automatic: of the doubled, those that wrote so lately that a client may send it again by itself.
-        fencing: of the lost, those with an epoch above 0: an instance that was fenced could write.
-        coordinator_epochs: of all, those whose last marker is forgotten: a fenced coordinator could write one.
-        open_transactions: of the lost and the degraded, those whose open transaction began below the offset.
-        records: in the batches that the leader knows of the doubled, at most five each.
-        bytes: of these batches, None where no header says it.
+        doubled_automatically: those that wrote so lately that a client may send it again by itself.
+        doubled_records: in the batches that the leader knows of the doubled, at most five each.
+        doubled_bytes: of these batches, None if no header says it.
+        fencing_lost: of the lost, those with an epoch above 0: an instance that was fenced could write.
+        coordinator_epochs_lost: of all, those whose last marker is forgotten: a fenced coordinator could write one.
+        open_transactions_lost: of the lost and the degraded, those whose open transaction began below the offset.
+        exposed_ms: until the last of the lost is dropped: then the empty snapshot says no less than the true one. 0 if
+            nobody is lost, None if one has an open transaction or nothing expires.
         producer_ms: sum over the lost of the time until a broker drops them by itself.
-        harmless_at: ms; when the last of the lost is dropped: then the empty snapshot says no less than the true one.
-            None where nobody is lost, NEVER where one has an open transaction or nothing expires.
     """
 
     offset: int
@@ -59,14 +59,14 @@ class Exposure:
     lost: int
     degraded: int
     doubled: int
-    automatic: int
-    fencing: int
-    coordinator_epochs: int
-    open_transactions: int
-    records: int
-    bytes: int | None
+    doubled_automatically: int
+    doubled_records: int
+    doubled_bytes: int | None
+    fencing_lost: int
+    coordinator_epochs_lost: int
+    open_transactions_lost: int
+    exposed_ms: int | None
     producer_ms: int
-    harmless_at: int | None
 
 
 class ProducersAtRisk:
@@ -108,9 +108,9 @@ class ProducersAtRisk:
         self._known_from = np.minimum.reduce(
             [
                 seen["last_epoch"],
-                np.where(self.has_batch, self._cached_from, NEVER),
-                np.where(self.has_coordinator_epoch, self.last_marker, NEVER),
-                np.where(self.opened >= 0, self.opened, NEVER),
+                np.where(self.has_batch, self._cached_from, _NEVER),
+                np.where(self.has_coordinator_epoch, self.last_marker, _NEVER),
+                np.where(self.opened >= 0, self.opened, _NEVER),
             ]
         )
         self._has_epoch = entries["producer_epoch"] > 0
@@ -118,11 +118,12 @@ class ProducersAtRisk:
         self._is_doubled = _is_doubled(leader, empty_state(), era, given)
         self._is_doubled_by_marker = _is_doubled(leader, _markers_alone(leader), era, given)
         self._has_bytes = bool(is_sized[self._is_doubled | self._is_doubled_by_marker].all())
+        self._now = now
         self._is_young = now - entries["timestamp"].astype(np.int64) < delivery_timeout
         never = self.opened >= 0
         if expiration is None:
             never = np.ones(entries.size, np.bool_)
-        self._dropped_at = np.where(never, NEVER, entries["timestamp"].astype(np.int64) + (expiration or 0))
+        self._dropped_at = np.where(never, _NEVER, entries["timestamp"].astype(np.int64) + (expiration or 0))
         # Of one that never goes, the time is not added up.
         self._left = np.where(never, 0, self._dropped_at - now)
 
@@ -133,33 +134,33 @@ class ProducersAtRisk:
         """Of an empty snapshot at each offset at which a run begins; any order."""
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
-        coordinator = np.where(self.has_coordinator_epoch, self.last_marker, NEVER)
-        opened = np.where(self.opened >= 0, self.opened, NEVER)
+        coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)
+        opened = np.where(self.opened >= 0, self.opened, _NEVER)
         columns = {
             "producers": _sums(self.first_seen, at),
             "lost": _sums(lost_below, at),
             "degraded": _between(self._known_from, lost_below, at),
             "doubled": self._doubled(at, np.ones_like(lost_below)),
-            "automatic": self._doubled(at, self._is_young),
-            "fencing": _sums(lost_below, at, self._has_epoch),
-            "coordinator_epochs": _sums(coordinator, at),
-            "open_transactions": _sums(opened, at),
-            "records": self._doubled(at, self._records),
-            "bytes": self._doubled(at, self._bytes),
+            "doubled_automatically": self._doubled(at, self._is_young),
+            "doubled_records": self._doubled(at, self._records),
+            "doubled_bytes": self._doubled(at, self._bytes),
+            "fencing_lost": _sums(lost_below, at, self._has_epoch),
+            "coordinator_epochs_lost": _sums(coordinator, at),
+            "open_transactions_lost": _sums(opened, at),
             "producer_ms": _sums(lost_below, at, self._left),
         }
-        last = _greatest(lost_below, at, self._dropped_at)
-        return [
-            Exposure(
-                offset=int(offset),
-                harmless_at=None if not columns["lost"][number] else int(last[number]),
-                **{
-                    name: None if name == "bytes" and not self._has_bytes else int(values[number])
-                    for name, values in columns.items()
-                },  # type: ignore[arg-type]
-            )
-            for number, offset in enumerate(at.tolist())
-        ]
+        last = _greatest(lost_below, at, self._dropped_at).tolist()
+        found = []
+        for number, offset in enumerate(at.tolist()):
+            counts: dict[str, int | None] = {name: int(values[number]) for name, values in columns.items()}
+            if not self._has_bytes:
+                counts["doubled_bytes"] = None
+            exposed = self._exposed_ms(last[number]) if counts["lost"] else 0
+            found.append(Exposure(offset=offset, exposed_ms=exposed, **counts))  # type: ignore[arg-type]
+        return found
+
+    def _exposed_ms(self, dropped_at: int) -> int | None:
+        return None if dropped_at == _NEVER else max(0, dropped_at - self._now)
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The sum of the weights of those whose last batch would be appended once more."""
@@ -172,7 +173,7 @@ class ProducersAtRisk:
 
 def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Per producer of its cached batches: the lowest offset, records, bytes, and whether the bytes of all are known."""
-    lowest, records, size = np.full(ids.size, NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
+    lowest, records, size = np.full(ids.size, _NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
     is_sized = np.ones(ids.size, np.bool_)
     index = np.searchsorted(ids, cached["producer_id"])
     np.minimum.at(lowest, index, cached["first_offset"])

@@ -11,14 +11,14 @@ its largest timestamp, or leaves at least retention.bytes behind it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tiersnap.snapshot.replay.facts import SegmentFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TopicRetention:
     """What the topic keeps; None keeps all.
 
     Attributes:
@@ -46,23 +46,22 @@ class Waiting:
     """What waiting would mean for one partition.
 
     Attributes:
-        state: one of Wait.
-        segments: that end at an offset without a right snapshot.
-        first_offset: base offset of the first of them, None without one.
+        wait: where the partition stands.
+        waiting_segments: that end at an offset without a right snapshot.
+        first_waiting_offset: base offset of the first of them, None without one.
+        wait_ms: from now until the last of them is removed; 0 if retention may act at once, None unless it is WAITING.
+        ready_at: ms, likewise.
         untiered_bytes: of the closed segments from the first of them on: nothing of these can be tiered today.
-        ready_at: ms, when the last of them is removed; None unless the state is WAITING.
-        wait_ms: from now; 0 where retention may act at once.
-        grows_by: bytes that are written meanwhile and cannot be tiered either; None where no rate is known, or the wait
-            has no end.
+        grows_by_bytes: written until then, not to be tiered either; None if no rate is known or there is no end.
     """
 
-    state: Wait
-    segments: int
-    first_offset: int | None
-    untiered_bytes: int
-    ready_at: int | None = None
+    wait: Wait
+    waiting_segments: int = 0
+    first_waiting_offset: int | None = None
     wait_ms: int | None = None
-    grows_by: int | None = None
+    ready_at: int | None = None
+    untiered_bytes: int = 0
+    grows_by_bytes: int | None = None
 
 
 def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
@@ -83,7 +82,7 @@ def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
 def waiting(
     segments: Sequence[SegmentFacts],
     blocking: Collection[int],
-    retention: Retention,
+    retention: TopicRetention,
     *,
     now: int,
     rate: float | None,
@@ -99,21 +98,22 @@ def waiting(
         is_tiering_enabled: remote storage is enabled already.
     """
     if not blocking:
-        return Waiting(Wait.NOTHING_TO_WAIT_FOR, 0, None, 0)
+        return Waiting(Wait.NOTHING_TO_WAIT_FOR)
     first, last = min(blocking), max(blocking)
     untiered = sum(each.size for each in segments if each.base_offset >= first and each.next_base_offset is not None)
-    found = len(blocking), first, untiered
+    stuck = Waiting(Wait.STUCK_TIERING_ENABLED, len(blocking), first, untiered_bytes=untiered)
     if is_tiering_enabled:
-        return Waiting(Wait.STUCK_TIERING_ENABLED, *found)
+        return stuck
     ready_at = _removed_at(segments, last, retention, now, rate)
     if ready_at is None:
-        return Waiting(Wait.FOR_EVER, *found)
+        return replace(stuck, wait=Wait.FOR_EVER)
     wait_ms = max(0, ready_at - now)
-    return Waiting(Wait.WAITING, *found, ready_at, wait_ms, None if rate is None else round(rate * wait_ms))
+    grows_by = None if rate is None else round(rate * wait_ms)
+    return replace(stuck, wait=Wait.WAITING, wait_ms=wait_ms, ready_at=ready_at, grows_by_bytes=grows_by)
 
 
 def _removed_at(
-    segments: Sequence[SegmentFacts], last: int, retention: Retention, now: int, rate: float | None
+    segments: Sequence[SegmentFacts], last: int, retention: TopicRetention, now: int, rate: float | None
 ) -> int | None:
     """When the segment at `last` is removed, and all before it, since retention takes the oldest first."""
     if retention.is_compacted:
@@ -124,24 +124,21 @@ def _removed_at(
         if segment.base_offset > last:
             break
         behind -= segment.size
-        times = [
-            time
-            for time in (_too_old_at(segment, retention), _too_much_at(behind, retention, now, rate))
-            if time is not None
-        ]
+        found = _too_old_at(segment, retention), _too_much_at(behind, retention, now, rate)
+        times = [time for time in found if time is not None]
         if not times:
             return None
         ready_at = max(ready_at, min(times))
     return ready_at
 
 
-def _too_old_at(segment: SegmentFacts, retention: Retention) -> int | None:
+def _too_old_at(segment: SegmentFacts, retention: TopicRetention) -> int | None:
     if retention.ms is None or segment.largest_timestamp < 0:
         return None
     return segment.largest_timestamp + retention.ms
 
 
-def _too_much_at(behind: int, retention: Retention, now: int, rate: float | None) -> int | None:
+def _too_much_at(behind: int, retention: TopicRetention, now: int, rate: float | None) -> int | None:
     """`behind`: bytes of the segments after it."""
     if retention.bytes is None:
         return None

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.exactly_once.risk.bounded_replay import Mismatch, mismatches
-from tiersnap.snapshot.exactly_once.risk.causes import Cause, SnapshotFound, causes
-from tiersnap.snapshot.exactly_once.risk.crossing_transactions import Crossing
-from tiersnap.snapshot.exactly_once.risk.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposure, ProducersAtRisk
-from tiersnap.snapshot.exactly_once.risk.replay_cost import ReplayCost, replay_cost
-from tiersnap.snapshot.exactly_once.risk.survey import Survey
-from tiersnap.snapshot.exactly_once.risk.waiting import Retention, Waiting, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
+from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposure, ProducersAtRisk
+from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
+    DEFAULT_READ_RATE,
+    Mismatch,
+    ReplayCost,
+    mismatches,
+    replay_cost,
+)
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotCause, SnapshotFound, causes
+from tiersnap.snapshot.exactly_once.simulate.survey import Survey
 from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
 
-DEFAULT_RETENTION = Retention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
-DEFAULT_READ_RATE = 500_000_000
+DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class RiskSettings:
 
     now: int
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
-    retention: Retention = DEFAULT_RETENTION
+    retention: TopicRetention = DEFAULT_RETENTION
     delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS
     read_rate: int = DEFAULT_READ_RATE
     is_tiering_enabled: bool = False
@@ -56,7 +60,7 @@ class BoundaryRisk:
 
     offset: int
     verdict: SnapshotVerdict
-    cause: Cause | None
+    cause: SnapshotCause | None
     exposure: Exposure | None
     crossing: Crossing | None
     opened: int | None
@@ -154,6 +158,7 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
                     expiration=expiration,
                     first_open_offset=min((first for _, first in opened or ()), default=None),
                     starts=starts,
+                    read_rate=settings.read_rate,
                 ),
             )
         )
@@ -191,13 +196,6 @@ def _window_of(survey: Survey, settings: RiskSettings) -> int | None:
     """Where the scan that KIP-952 proposed would begin: by segments alone, which is all that it looks at."""
     if not survey.segments:
         return None
-    cost = replay_cost(
-        survey.segments,
-        survey.log_end_offset,
-        now=settings.now,
-        expiration=settings.producer_expiration,
-        first_open_offset=None,
-        starts=(),
-    )
-    window = cost.window_offset
+    end, expiration = survey.log_end_offset, settings.producer_expiration
+    window = replay_cost(survey.segments, end, now=settings.now, expiration=expiration).window_offset
     return window if window >= survey.read_from else None

@@ -1,0 +1,144 @@
+"""The numbers as rows: one a partition, or one a boundary, alike from a log directory and from a warehouse.
+
+Times named `_ms` are durations. `exposed_ms` is null if the exposure never ends by itself, `wait_ms` if no waiting
+helps. Counts without a unit are producers or segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from typing import Any
+
+import pyarrow as pa
+
+from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
+from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, PartitionRisk
+from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
+
+_TEXT, _LONG = pa.string(), pa.int64()
+_KEY = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", pa.int32()))
+COUNTS = pa.map_(_TEXT, _LONG)
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind) if field.name != "offset"]
+
+
+# Of an empty snapshot at an offset, null if the log there was not read; of the transactions open at that offset, all
+# but their number null without batch headers; of the replay to an offset.
+_AT_OFFSET = tuple((name, _LONG) for kind in (Exposure, Crossing) for name in _names(kind))
+_REPLAY = tuple((name, _LONG) for name in _names(ReplayCost))
+
+# A row a boundary: the exclusive end offset of a closed segment.
+BOUNDARY_RISK = pa.schema([*_KEY, ("offset", _LONG), ("snapshot", _TEXT), ("cause", _TEXT), *_AT_OFFSET, *_REPLAY])
+# A row a partition. `at` is the boundary without a right snapshot at which an empty one would expose most; what it
+# would expose, and the transactions open there, follow. The replay is for the highest such boundary.
+PARTITION_RISK = pa.schema(
+    [
+        *_KEY,
+        ("segments", _LONG),
+        ("bytes", _LONG),
+        ("alive", _LONG),  # producers at the log end that a broker still keeps; null if the log cannot be replayed
+        ("outlived", _LONG),  # of these, those of which the log holds no record any more
+        ("causes", COUNTS),
+        ("at", _LONG),
+        *_AT_OFFSET,
+        ("wait", _TEXT),
+        *((name, _LONG) for name in _names(Waiting) if name != "wait"),
+        *_REPLAY,
+        ("bounded_mismatches", COUNTS),
+        ("bytes_per_second", _LONG),
+        ("segment_ms", _LONG),
+        ("segments_per_expiration", pa.float64()),
+        ("automatic_retry_bytes_per_second", _LONG),
+        ("has_headers", pa.bool_()),
+    ]
+)
+
+
+def boundary_rows(risk: PartitionRisk) -> Iterator[dict[str, object]]:
+    """Return rows of BOUNDARY_RISK, ascending."""
+    for each in risk.boundaries:
+        yield {
+            **_key(risk),
+            "offset": each.offset,
+            "snapshot": str(each.verdict),
+            "cause": None if each.cause is None else str(each.cause),
+            **_at_offset(each),
+            **_columns(ReplayCost, each.cost),
+        }
+
+
+def partition_row(risk: PartitionRisk) -> dict[str, object]:
+    """Return a row of PARTITION_RISK."""
+    survey, settings, worst = risk.survey, risk.settings, risk.worst
+    leader = survey.leader
+    alive = None if leader is None else leader.live(now=settings.now, expiration=settings.producer_expiration)
+    per_second = None if risk.rate is None else risk.rate * 1000
+    return {
+        **_key(risk),
+        "segments": len(survey.segments),
+        "bytes": sum(each.size for each in survey.segments),
+        "alive": None if alive is None else int(alive.entries.size),
+        "outlived": risk.outlived,
+        "causes": risk.causes,
+        "at": None if worst is None else worst.offset,
+        **_at_offset(worst),
+        **asdict(risk.waiting),
+        **_columns(ReplayCost, risk.newest_cost),
+        "bounded_mismatches": {str(reason): count for reason, count in risk.mismatches.items()},
+        **arithmetic(
+            risk.closed_bytes,
+            per_second,
+            expiration_ms=settings.producer_expiration,
+            delivery_timeout_ms=settings.delivery_timeout,
+        ),
+        "has_headers": survey.has_headers,
+    }
+
+
+def arithmetic(
+    segment_bytes: float, bytes_per_second: float | None, *, expiration_ms: int | None, delivery_timeout_ms: int
+) -> dict[str, float | None]:
+    """Return KIP-952's arithmetic for a log, whose example is 5 MB/s, segments of 1 GB, a day.
+
+    The time to write a segment, segments written until a producer expires, and the rate from which on clients may still
+    send again by themselves with a segment in between. The KIP says that a producer has to be silent for about 15
+    minutes around the boundary, and does not say that a client would have given up sending again by itself long before:
+    after delivery.timeout.ms, two minutes by default.
+    """
+    segment_ms = 1000 * segment_bytes / bytes_per_second if bytes_per_second and segment_bytes else None
+    return {
+        "bytes_per_second": None if bytes_per_second is None else round(bytes_per_second),
+        "segment_ms": None if segment_ms is None else round(segment_ms),
+        "segments_per_expiration": round(expiration_ms / segment_ms, 1) if segment_ms and expiration_ms else None,
+        "automatic_retry_bytes_per_second": (
+            round(1000 * segment_bytes / delivery_timeout_ms) if delivery_timeout_ms else None
+        ),
+    }
+
+
+def severity(row: dict[str, object]) -> tuple[object, ...]:
+    """Return the order of rows of PARTITION_RISK or of BOUNDARY_RISK, the worst first."""
+    counts = ("doubled", "lost", "degraded", "untiered_bytes")
+    harm = (-int(str(row.get(name) or 0)) for name in counts)
+    return (*harm, row["topic"], row["partition"], row["log_dir"], row.get("offset"))
+
+
+def _key(risk: PartitionRisk) -> dict[str, object]:
+    return {"log_dir": risk.survey.log_dir, "topic": risk.survey.topic, "partition": risk.survey.partition}
+
+
+def _at_offset(boundary: BoundaryRisk | None) -> dict[str, object]:
+    exposure, crossing, opened = (
+        (None, None, None) if boundary is None else (boundary.exposure, boundary.crossing, boundary.opened)
+    )
+    return {**_columns(Exposure, exposure), **_columns(Crossing, crossing), "open_transactions": opened}
+
+
+def _columns(kind: type[Any], value: object) -> dict[str, object]:
+    """Fields of a dataclass by name; all None if there is no value."""
+    return {name: None if value is None else getattr(value, name) for name in _names(kind)}
