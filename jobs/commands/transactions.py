@@ -199,10 +199,7 @@ def transactions(
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]
-    if transactional_id is not None:
-        known = [log.described(transactional_id)]
-    else:
-        known = log.with_partitions(topic, partition)
+    known = log.with_partitions(topic, partition) if transactional_id is None else [log.described(transactional_id)]
     columns, headings = (_LIST_COLUMNS, kafka_table.LIST) if question == LIST else (None, kafka_table.DESCRIBE)
     rows = (of_row(ListedTransaction, state_row(each, as_of=as_of)) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
