@@ -25,8 +25,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-    from tiersnap.remote_storage.retire.expire_delete import Deleted
-    from tiersnap.remote_storage.retire.expire_outcome import Outcome
+    from tiersnap.remote_storage.retire.expire_delete import Deleted, Outcome
     from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan, ExpiringSegment
     from tiersnap.remote_storage.retire.retention import Breach
 
@@ -124,8 +123,8 @@ def expire(
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.layouts.keys import ObjectKeys
+    from tiersnap.remote_storage.retire.expire_delete import Outcome, carry_out, exit_code_of
     from tiersnap.remote_storage.retire.expire_find import find_expired
-    from tiersnap.remote_storage.retire.expire_outcome import Outcome, carry_out, exit_code_of
     from tiersnap.remote_storage.retire.retention import Retention
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
     from tiersnap.remote_storage.stores.open_store import open_existing_store
@@ -198,7 +197,7 @@ def _summary(done: Sequence[Outcome], leftovers_removed: dict[str, int]) -> Expi
 
 
 def _show(output: Output, done: Sequence[Outcome], summary: ExpireSummary) -> None:
-    from tiersnap.remote_storage.retire.expire_outcome import errors_of
+    from tiersnap.remote_storage.retire.expire_delete import errors_of
 
     rows = [row for each in done for row in _rows(each)]
     kind: type[ExpiredSegment | UnexpiredPartition] = ExpiredSegment

@@ -90,8 +90,7 @@ def remove_orphans(
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.retire.orphans import OrphanKind
     from tiersnap.remote_storage.retire.orphans_find import find_orphans
-    from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
-    from tiersnap.remote_storage.retire.orphans_remove import remove
+    from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome, remove
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic

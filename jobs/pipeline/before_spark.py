@@ -13,8 +13,7 @@ from tiersnap.jobs.pipeline.discover import Discovered, discover
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.cluster_identity import check_cluster
-from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks
+from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe_conditions import check_conditions, check_lists

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.cluster_identity import check_cluster
+from tiersnap.remote_storage.cluster.copy_tasks import check_cluster
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
-from tiersnap.remote_storage.cluster.cluster_identity import check_cluster
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
@@ -20,7 +19,9 @@ from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.log_dir import read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.readiness.copy_task import ClusterAnswer, CopyLag, CopyTasks
@@ -120,3 +121,22 @@ def _resolved(settings: Mapping[str, Setting], unit: str, default: str) -> int |
         value = value_of(settings, f"local.retention.{unit}", AS_TOTAL)
         value = value_of(settings, f"retention.{unit}", UNLIMITED) if value == AS_TOTAL else value
     return None if int(value) < 0 else int(value)
+
+
+def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> None:
+    """Refuse a cluster that log directories are not of.
+
+    Args:
+        owners: by log directory what its `meta.properties` says.
+
+    Raises:
+        UsageError: one of them is of another cluster.
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    cluster_id = cluster.cluster_id()
+    for log_dir, owner in owners.items():
+        if owner.cluster_id != cluster_id:
+            raise UsageError(
+                f"{log_dir} is of the cluster {owner.cluster_id}, and {cluster.bootstrap_server} of {cluster_id}",
+                hint="--bootstrap-server names a broker of the cluster that the sources come from",
+            )

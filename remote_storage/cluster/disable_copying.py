@@ -1,12 +1,15 @@
 """`remote.log.copy.disable` true and false again: a copier that forgets what it knew, and never one left off.
 
 A running copier keeps in memory how far remote storage reaches. Switched off and on it asks `__remote_log_metadata`
-anew. While it is off, retention is put aside as well (put_aside). All of that changes in one request, and back in
-another.
+anew. While it is off a broker applies total retention to the local log alone, and deletes the remote segments below
+what is left; so retention is endless meanwhile. A local retention of its own is refused by the broker then. All of that
+changes in one request, and back in another.
 
 What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
 begun. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds the
-record and puts the settings back first. What somebody else has set meanwhile stays; where a broker refuses what the
+record and puts the settings back first. Others may write to the bucket, too. So the topic itself says that its configs
+are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark nothing is put
+back. What somebody else has set meanwhile stays; where a broker refuses what the
 topic had, copying is switched on alone, and the rest is named.
 """
 
@@ -15,23 +18,30 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
-from tiersnap.remote_storage.cluster.config_override import (
-    Values,
-    as_options,
-    aside_without_mark,
-    changed_by_nobody,
-    still_aside,
-)
-from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked, value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
-from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
+from tiersnap.remote_storage.metadata.topic_configs import (
+    AS_TOTAL,
+    COPY_DISABLE,
+    LOCAL_RETENTION,
+    MARK,
+    OVERRIDES,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    UNLIMITED,
+)
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs
 from tiersnap.snapshot.errors import TransientError
+
+Values = Mapping[str, str | None]
+"""Settings of a topic's own by name; None is one that the topic does not have."""
+
+_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # as earlier versions put them aside
 
 _log = logging.getLogger(__name__)
 
@@ -172,3 +182,45 @@ def _deferred_signals() -> Iterator[None]:
             signal.signal(number, handler)
         if received:
             signal.raise_signal(received[0])
+
+
+def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """What to set so that the broker accepts copying to be off, and deletes nothing."""
+    bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
+    # Endless local retention is that of the total one.
+    local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
+    names = (COPY_DISABLE, RETENTION_MS, *([RETENTION_BYTES] if bytes_too else []), *local)
+    return {name: OVERRIDES[name] for name in names}
+
+
+def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[str, str | None]:
+    """What the topic itself has set of `names`."""
+    return {name: settings[name].value if name in settings and settings[name].is_own else None for name in names}
+
+
+def still_aside(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+    """Of what a topic had `before`, the settings that it does not have again, as they are still put aside."""
+    return _unlike(settings, before, OVERRIDES) if is_marked(settings) else {}
+
+
+def aside_without_mark(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+    """Of what a topic is said to have had `before`, the settings that look put aside, while it does not say so."""
+    return {} if is_marked(settings) else _unlike(settings, before, _WITHOUT_MARK)
+
+
+def changed_by_nobody(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+    """Of what a topic had `before`, the settings that nobody has given another value since they were put aside."""
+    now = own_values(settings, before)
+    return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
+
+
+def as_options(values: Values) -> str:
+    """`values` as options of `kafka-configs --alter`, each with a space before it."""
+    added = ",".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    deleted = ",".join(name for name, value in values.items() if value is None)
+    return (f" --add-config {added}" if added else "") + (f" --delete-config {deleted}" if deleted else "")
+
+
+def _unlike(settings: Mapping[str, Setting], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:
+    now = own_values(settings, before)
+    return {name: value for name, value in before.items() if now[name] == aside[name] != value}

@@ -32,8 +32,8 @@ def plan_publication(
 
     A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
-    makes them look again. `whole_of` says which of some segment ids of a partition are whole now; without it copies
-    that brokers know are taken to be, and nothing is planned but behind them.
+    makes them look again. `complete_segments` says which of some segment ids of a partition are complete now; without
+    it copies that brokers know are taken to be, and nothing is planned but behind them.
     """
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, Setting]] = {}

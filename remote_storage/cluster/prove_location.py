@@ -1,6 +1,6 @@
 """The one way to the proof that `--remote` is where brokers read; `publish`, `unblock` and `mend` all take it.
 
-See place_proof for what counts, broker_segments, broker_hosts and probe_topic for the looks.
+See location_proof for what counts, broker_segments, broker_hosts and probe_topic for the looks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tiersnap.remote_storage.cluster.broker_hosts import BrokerAnswer, ask_brokers, brokers_here, settings_evidence
+from tiersnap.remote_storage.cluster.broker_hosts import (
+    CLASS_NAME,
+    BrokerAnswer,
+    ask_brokers,
+    brokers_here,
+    layout_of_classes,
+    settings_evidence,
+)
 from tiersnap.remote_storage.cluster.broker_segments import BrokerSegments
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import (
@@ -22,7 +29,6 @@ from tiersnap.remote_storage.cluster.location_proof import (
 )
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.probe_topic import ProbeTopic
-from tiersnap.remote_storage.cluster.storage_location import CLASS_NAME, layout_of_classes
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -83,7 +89,7 @@ class ProvePlace:
         """Return the proof that brokers read the store in this layout.
 
         Raises:
-            WrongPlaceError, UnprovenPlaceError: see place_proof.decide.
+            WrongPlaceError, UnprovenPlaceError: see location_proof.decide.
             TransientError: brokers or the store do not answer.
         """
         _, looked = self._segments.look([layout])

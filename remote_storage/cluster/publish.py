@@ -1,10 +1,14 @@
-"""Finished segments, told to the brokers: planned for all, then topic by topic asked again, told, and how it ended."""
+"""Publish finished segments: planned for all, then topic by topic asked again, published, and read back.
+
+Another writer may have come between the plan and the records: a copier that was switched on, another tool. The topic
+says what it did, and whoever publishes stops there.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -12,22 +16,35 @@ from itertools import groupby
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
+from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
-from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
-from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
+from tiersnap.remote_storage.errors import (
+    ClusterRefusedError,
+    CopyingSwitchedOnError,
+    DeliveryFailedError,
+    LostCopyError,
+    UnblockHeldError,
+)
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.units import count_of
+
+_PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
+_POLL_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -116,13 +133,13 @@ class Publish:
         return [TopicIdPartition(topic.name, topic.topic_id, number) for topic in same for number in topic.leaders]
 
     def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PartitionPlan]:
-        whole = partial(self._whole_of, reader)
+        whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
         unblocking = SavedConfigsStore(self.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
-    def _whole_of(
+    def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
@@ -198,3 +215,64 @@ def exit_code_of(plans: Sequence[PartitionPlan]) -> ExitCode:
     if any(plan.refusal is None for plan in plans):
         return ExitCode.PARTIAL
     return codes.pop() if len(codes) == 1 else ExitCode.GATE_REFUSED
+
+
+def expected_after(
+    cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
+) -> dict[TopicIdPartition, RemoteIndex]:
+    """Return what brokers are to find of each partition once they have these records."""
+    expected: dict[TopicIdPartition, RemoteIndex] = {}
+    for partition, record in records:
+        if partition not in expected:
+            expected[partition] = cache.index(partition).copy()
+        expected[partition].apply(record)
+    return expected
+
+
+def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
+    """Read the topic to its end and see that nothing is missing there.
+
+    Raises:
+        DeliveryFailedError: a record is not there although it was acknowledged.
+        LostCopyError: brokers find less than was planned, and have not begun to delete it.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while missing := _missing(reader.read_to_end(), expected):
+        if time.monotonic() > deadline:
+            raise DeliveryFailedError(
+                f"{METADATA_TOPIC}: {count_of(len(missing), 'segment')} of {missing[0].id.topic_id_partition} not "
+                f"there although all records were acknowledged, first {missing[0].id.segment_id}",
+                hint="run the same command again: it publishes what is not there yet",
+            )
+        time.sleep(_POLL_SECONDS)
+    for partition, index in expected.items():
+        _refuse_less(reader.cache, partition, index)
+
+
+def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
+    """Segments of the first such partition that are finished by our records, and neither so nor later in the topic."""
+    for partition, index in expected.items():
+        there = cache.segments(partition)
+        found = [
+            each
+            for each in index.finished()
+            if each.id.segment_id not in there or there[each.id.segment_id].state is SegmentState.COPY_SEGMENT_STARTED
+        ]
+        if found:
+            return found
+    return []
+
+
+def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:
+    finished = {each.id.segment_id for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)}
+
+    def rank(copy: RemoteLogSegmentMetadata | None) -> int:
+        return copy is not None and copy.id.segment_id in finished
+
+    for epoch, before in expected.epochs.items():
+        for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
+            raise LostCopyError(
+                f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
+                f"{METADATA_TOPIC} holds records of another writer beside ours; nothing more is published",
+                hint=KEEP_LOCAL,
+            )

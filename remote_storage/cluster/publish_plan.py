@@ -125,7 +125,7 @@ def plan_segments(
     No record that is planned makes less readable (ReadableOffsets); a segment whose records would is held back alone,
     with what lies behind it at the end of the log. `why_outside` says why a segment is not in the partition's lineage,
     "" if it is; asked only where something is new or lost, and then of what is new and of the finished segments.
-    `whole_of` is asked of those that are not among `segments`; without it whatever lies below the end of the
+    `complete_segments` is asked of those that are not among `segments`; without it whatever lies below the end of the
     brokers' copies is taken to be in them.
 
     Raises:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.config_override import own_values, settings_while_off, still_aside
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
-from tiersnap.remote_storage.cluster.disable_copying import toggle
+from tiersnap.remote_storage.cluster.disable_copying import own_values, settings_while_off, still_aside, toggle
 from tiersnap.remote_storage.cluster.freeing import End, Freeing
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic

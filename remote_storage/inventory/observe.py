@@ -13,9 +13,8 @@ from tiersnap.remote_storage.inventory.encryption import (
     shown_by_store,
     shown_by_topic,
 )
-from tiersnap.remote_storage.inventory.leftovers import leftovers_of
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at

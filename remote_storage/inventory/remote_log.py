@@ -14,7 +14,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.inventory.segment_objects import group
-from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, names, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -24,12 +23,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -38,7 +38,10 @@ from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.producer_state import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+
+_COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
+_STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 
 _KEYS = ObjectKeys()
 
@@ -210,3 +213,25 @@ def metadata_of(
 def _is_of_lineage(copy: RemoteSegment, partition: Partition) -> bool:
     remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
     return remote.covers(copy.start_offset, copy.end_offset)
+
+
+def claimed_segment(partition: TopicIdPartition, start_offset: int, leader_epochs: LeaderEpochs) -> ClaimedSegment:
+    """Return what a claim of a segment with these leader epochs is of."""
+    return ClaimedSegment(partition, start_offset, leader_epochs[-1][0])
+
+
+def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
+    """Return the snapshot of `segment_id` that its claim vouches for, None where the claim does not.
+
+    Leave to upload is not enough: a broker's file must have matched the log with every entry counted.
+    """
+    if claim is None or claim.finished != segment_id or claim.snapshot is None:
+        return None
+    snapshot = claim.snapshot
+    is_compared = snapshot.provenance == Provenance.BROKER and snapshot.verdict in _STRICT
+    return snapshot if snapshot.provenance in _COMPUTED or is_compared else None
+
+
+def names(claim: Claim | None, segment_id: str) -> bool:
+    """Return whether the claim is of an attempt with that segment id."""
+    return claim is not None and segment_id in {attempt.segment_id for attempt in claim.attempts}

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
-from tiersnap.remote_storage.inventory.remote_log import RemoteLog, metadata_of
-from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_log import RemoteLog, claimed_segment, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

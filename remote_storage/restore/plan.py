@@ -18,10 +18,9 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, newest
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, newest, read_indexes, read_lineage
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

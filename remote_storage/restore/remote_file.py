@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.own_folder import PART

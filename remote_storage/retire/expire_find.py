@@ -9,8 +9,7 @@ from tiersnap.remote_storage.inventory.partition_objects import list_all, list_p
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, plan_partition
-from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster
-from tiersnap.remote_storage.retire.manager import manager_of
+from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, manager_of
 from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 

@@ -10,19 +10,25 @@ from enum import StrEnum
 from functools import partial
 
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
-from tiersnap.remote_storage.inventory.indexes import read_lineage
-from tiersnap.remote_storage.inventory.leftovers import NOTHING_EXPIRED, ExpiredOffsets
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
-from tiersnap.remote_storage.inventory.remote_inventory import REQUESTS_AT_ONCE, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_segment
+from tiersnap.remote_storage.inventory.remote_inventory import (
+    COPY_GRACE_MS,
+    NOTHING_EXPIRED,
+    REQUESTS_AT_ONCE,
+    ExpiredOffsets,
+    list_remote_partition,
+)
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.retire.in_use import in_use
+from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
 from tiersnap.remote_storage.retire.leftovers import old_leftovers
-from tiersnap.remote_storage.retire.manager import Managed, Manager
 from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, read_record
+from tiersnap.remote_storage.stored.process import is_gone
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
@@ -222,3 +228,35 @@ def _lock(store: ObjectStore, segment: ExpiringSegment) -> str:
 
 def _waiting(segment: ExpiringSegment, reason: str) -> ExpiringSegment:
     return replace(segment, action=ExpireAction.WAIT, reason=reason)
+
+
+class PartitionInUseError(TransientError):
+    """Somebody is copying segments of the partition."""
+
+
+def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun: Container[str], now: int) -> str:
+    """Who may be copying segments of the partition, in words for a person; "" if nobody.
+
+    A claim that is older than any upload may last is nobody's, nor is one whose process on this host is gone. A segment
+    that no claim names is a broker's, under way for as long as its manifest may take.
+
+    Args:
+        begun: segment ids that `expire` has begun to delete, and that look like a copy under way.
+        now: ms, by the store's clock.
+    """
+    young = [each for each, info in stored.claims.items() if now - info.modified <= STALE_AFTER_MS]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for segment, holder in zip(young, pool.map(lambda each: _live_holder(store, keys, each), young), strict=True):
+            if holder:
+                return f"{segment} is claimed by {holder}, which may be at work"
+    for each in stored.attempts:
+        if each.segment_id not in begun and not each.is_visible and now - each.modified <= COPY_GRACE_MS:
+            return f"the segment {each.segment_id} at {each.start_offset} is being copied"
+    return ""
+
+
+def _live_holder(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> str:
+    claim = read_claim(store, keys, segment)
+    if claim is None or claim.finished is not None or claim.holder.ended or is_gone(claim.holder.process):
+        return ""
+    return f"run {claim.holder.run_id} (host {claim.holder.process.host}, process {claim.holder.process.pid})"

@@ -1,13 +1,18 @@
-"""What was found of orphans, what became of them, and the exit code."""
+"""Orphans that were found and removed, and the exit code; killed anywhere, the same command removes the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.retire.orphans import Fate, Orphan
-from tiersnap.remote_storage.stores.object_store import DeleteFailure
+from tiersnap.remote_storage.retire.orphans import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
+
+_log = logging.getLogger(__name__)
+# What tells whose the rest is goes when the rest is gone.
+_LAST = {OrphanKind.CLAIM, OrphanKind.EXPIRE, OrphanKind.CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +63,31 @@ class OrphansOutcome:
         if not self.refused:
             return ExitCode.OK
         return ExitCode.PARTIAL if self.wanted else ExitCode.GATE_REFUSED
+
+
+def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orphan, tuple[DeleteFailure, ...]]]:
+    """Remove those that may go, with what is still there of each.
+
+    Of a partition of which something could not be removed the claims and `cluster.json` stay.
+    """
+    failed = set()
+    for orphan in orphans:
+        if orphan.action is not Fate.REMOVE or (orphan.kind in _LAST and orphan.partition in failed):
+            continue
+        failures = _remove(store, orphan)
+        _log.info("removed %s %s of %s, %d failures", orphan.kind, orphan.keys[:1], orphan.partition, len(failures))
+        if failures:
+            failed.add(orphan.partition)
+        yield orphan, failures
+
+
+def _remove(store: ObjectStore, orphan: Orphan) -> tuple[DeleteFailure, ...]:
+    if orphan.upload is not None:
+        try:
+            store.abort_upload(orphan.upload)
+        except TiersnapError as error:
+            return (DeleteFailure(orphan.upload.key, error.message),)
+        return ()
+    first, *rest = orphan.keys
+    # What makes a copy visible goes before the rest of it.
+    return store.delete([first]) or store.delete(rest)

@@ -1,6 +1,6 @@
 """Unfinished uploads, temporary files and probes of the store as orphans: what every run removes, and what is refused.
 
-leftovers.of_store finds them. Here a cluster was asked, so an upload of a partition of another cluster is refused, and
+store_leftovers finds them. Here a cluster was asked, so an upload of a partition of another cluster is refused, and
 a plugin's is named.
 """
 

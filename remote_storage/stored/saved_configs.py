@@ -5,7 +5,7 @@
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
 null is a setting that the topic itself did not have; only what `unblock` ever puts aside is taken for such a record
-(put_aside), as whoever writes to the bucket may write one. The process is who is at it: two runs that switched one
+(OVERRIDES), as whoever writes to the bucket may write one. The process is who is at it: two runs that switched one
 topic on and off would each publish while the other has switched copying on. A record belongs to nobody once its process
 is certainly gone, or after STALE_AFTER_MS. Of a topic that was deleted nothing is to be put back any more: `tiersnap
 maintain remove-orphans` then removes the object.

@@ -10,7 +10,7 @@ Follows org.apache.kafka.server.log.remote.storage.LogSegmentData and RemoteLogM
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +22,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import IncompleteBundleError, MissingProducerSnapshotError, TiersnapError
@@ -156,3 +158,20 @@ def _read(file: SourceFile | None) -> bytes | None:
         return file.read()
     except TiersnapError:
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment(JudgedSegment):
+    """A READY segment as it was judged; its snapshot, which may be large, is fetched when its turn comes."""
+
+    snapshot: SnapshotSource
+
+    def bundle(self, store: ObjectStore) -> SegmentBundle:
+        """The segment with its snapshot.
+
+        Raises:
+            SnapshotVanishedError, SnapshotChangedError: see SnapshotSource.load.
+            MissingProducerSnapshotError, IncompleteBundleError: see SegmentBundle.
+        """
+        judged = {field.name: getattr(self, field.name) for field in fields(JudgedSegment)}
+        return SegmentBundle(**judged, producer_snapshot=self.snapshot.load(store))

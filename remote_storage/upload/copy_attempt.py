@@ -1,6 +1,6 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of claims.protocol. Whoever is killed anywhere leaves its id in the claim, and the next attempt
+The order is that of stored.claims. Whoever is killed anywhere leaves its id in the claim, and the next attempt
 deletes what it left.
 """
 
@@ -9,18 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
 from tiersnap.remote_storage.inventory.complete import check_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.retire.leftovers import Swept
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, is_covered, row_of_covered
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.earlier_attempts import delete_earlier
-from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
+from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row, started
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
@@ -153,3 +152,22 @@ def _check_ours(job: TierJob, claimed: Claim) -> None:
             f"{claimed.segment}: another attempt took over the claim of {claimed.holder.segment_id}",
             hint="run the same command again: it finds the other attempt's copy",
         )
+
+
+def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:
+    """Delete what the earlier attempts of a claim left; it names them, so it is ours beyond doubt.
+
+    Args:
+        metadata: of the attempt that holds the claim.
+
+    Raises:
+        TransientError: something could not be deleted.
+    """
+    for earlier in claimed.earlier:
+        of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
+        for upload in job.store.unfinished_uploads(job.layout.stem(of_it)):
+            if earlier.segment_id in upload.key:
+                job.store.abort_upload(upload)
+        if earlier.ended:
+            continue  # it deleted its objects; what appears of it later goes with the leftovers
+        Swept(failures=delete_copy(job.store, job.layout, of_it)).check()

@@ -20,8 +20,8 @@ from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.already_there import is_covered, row_of_covered
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired
-from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError

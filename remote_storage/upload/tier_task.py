@@ -12,7 +12,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile

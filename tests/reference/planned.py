@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.reference import log_builder as lb
 from tests.reference.tiered import folded_snapshots
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.formats import snapshot_file

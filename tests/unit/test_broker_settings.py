@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.reference.broker_process import started_broker
-from tiersnap.remote_storage.cluster.broker_hosts import brokers_here, place_of_store, settings_evidence
+from tiersnap.remote_storage.cluster.broker_hosts import StoragePlace, brokers_here, place_of_store, settings_evidence
 from tiersnap.remote_storage.cluster.location_proof import Outcome
-from tiersnap.remote_storage.cluster.storage_location import StoragePlace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

@@ -9,10 +9,9 @@ import threading
 import pytest
 from confluent_kafka import KafkaError
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import PASSING, Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import LeaderLineage
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection
-from tiersnap.remote_storage.cluster.transient_errors import PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError

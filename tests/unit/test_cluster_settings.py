@@ -9,16 +9,16 @@ import pytest
 
 from tiersnap.jobs.option_types import read_properties
 from tiersnap.remote_storage.cluster.client import Setting
-from tiersnap.remote_storage.cluster.config_override import (
+from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
+from tiersnap.remote_storage.cluster.disable_copying import (
     as_options,
     aside_without_mark,
     changed_by_nobody,
+    check_mark,
     own_values,
     settings_while_off,
     still_aside,
 )
-from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
-from tiersnap.remote_storage.cluster.disable_copying import check_mark
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import (
     check_copier_rests,

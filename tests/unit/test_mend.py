@@ -18,9 +18,8 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome, exit_code_of, plan_mending
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.cluster.put_back import PutBack
-from tiersnap.remote_storage.inventory.indexes import read_indexes
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout

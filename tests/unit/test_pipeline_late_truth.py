@@ -15,7 +15,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.expire_delete import delete_expired
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
-from tiersnap.remote_storage.retire.manager import Managed, Manager
+from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
 from tiersnap.remote_storage.retire.retention import Retention
 
 pytestmark = pytest.mark.unit

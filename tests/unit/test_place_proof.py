@@ -12,18 +12,18 @@ import pytest
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.cluster.broker_hosts import (
+    StoragePlace,
+    endpoint_of,
+    layout_of_classes,
+    place_of_broker,
+)
 from tiersnap.remote_storage.cluster.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
 from tiersnap.remote_storage.cluster.location_proof import (
     Evidence,
     EvidenceKind,
     Outcome,
     decide,
-)
-from tiersnap.remote_storage.cluster.storage_location import (
-    StoragePlace,
-    endpoint_of,
-    layout_of_classes,
-    place_of_broker,
 )
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout

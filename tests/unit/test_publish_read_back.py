@@ -11,7 +11,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
-from tiersnap.remote_storage.cluster import read_back
+from tiersnap.remote_storage.cluster import publish as publishing
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import Publish, Published
@@ -42,7 +42,7 @@ def of(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> Remote
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
     """One whose brokers know A and B of the first of two topics."""
-    monkeypatch.setattr(read_back, "_PATIENCE_SECONDS", -1)
+    monkeypatch.setattr(publishing, "_PATIENCE_SECONDS", -1)
     made = ModelCluster()
     for partition in (PARTITION, LATER):
         made.create(partition, end=400, settings=ENDLESS)
@@ -93,8 +93,8 @@ def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish, los
 
 
 def test_publish_waits_for_records_that_show_a_moment_later(cluster, publish, monkeypatch):
-    monkeypatch.setattr(read_back, "_PATIENCE_SECONDS", 30)
-    monkeypatch.setattr(read_back, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(publishing, "_PATIENCE_SECONDS", 30)
+    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.001)
     cluster.hides_newest = 3
     assert publish().exit_code == 0
     assert cluster.hides_newest == 0
