@@ -81,6 +81,8 @@ def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
     assert any("retention.ms" in step for step in steps[1:3])
     repair = next(number for number, step in enumerate(steps) if "repair" in step and "--apply" in step)
     assert repair > 1
+    disk.empty()
+    assert "free at least" not in tiersnap("doctor", disk.folder, output="table").out, "the check of docs/runbook.md"
 
 
 @pytest.mark.parametrize("is_root", [True, False])

@@ -12,21 +12,41 @@ import pytest
 from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
 from tests.reference.situations import NOW, SITUATIONS, Site
-from tests.unit.test_runbook import EXPECTED, entries
+from tests.unit.test_runbook import EXPECTED, PARTS, entries
 from tiersnap.snapshot.readiness.judge import Verdict
 
 pytestmark = pytest.mark.unit
 
 
-def checks() -> Iterator[tuple[str, str]]:
-    """Each entry and a command of its check; of one that says `the same command` the last of what to do."""
+_TYPED = re.compile(r"`(?:sudo -u \S+ )?(tiersnap [^`]+)`")
+# A check without a command: of what is no trouble, and of exit codes, where any command may be meant.
+WITHOUT_COMMAND = {"nothing to check.", "another exit code.", "exit code 0."}
+
+
+def texts() -> Iterator[tuple[str, str, str]]:
+    """Each heading, what stands before its check, and the check on one line."""
     for part in EXPECTED:
         for heading, text in entries(part).items():
             done, _, check = text.partition("- **Check:**")
-            typed = re.findall(r"`(tiersnap [^`]+)`", check.replace("\n", " "))
-            if "the same command" in check:
-                typed += re.findall(r"`(tiersnap [^`]+)`", done.partition("**Do:**")[2].replace("\n", " "))[-1:]
-            yield from ((heading, " ".join(each.split())) for each in typed)
+            yield heading, done.partition("**Do:**")[2], " ".join(check.split())
+    for part, text in PARTS.items():
+        for check in re.findall(r"^\d+\. Check: ((?:.|\n(?! *\d+\.|\n))+)", text, re.MULTILINE):
+            yield part, text, " ".join(check.split())
+
+
+def checks() -> Iterator[tuple[str, str]]:
+    """Each heading and a command of its check; of one that says `the same command` the last of what to do."""
+    for heading, done, check in texts():
+        typed = _TYPED.findall(check)
+        if "the same command" in check:
+            typed += _TYPED.findall(" ".join(done.split()))[-1:]
+        yield from ((heading, each) for each in typed)
+
+
+def test_each_check_names_a_command_or_says_that_there_is_none() -> None:
+    typed = {heading for heading, _ in checks()}
+    assert {check for heading, _, check in texts() if heading not in typed} == WITHOUT_COMMAND
+    assert "A full disk" in typed
 
 
 COMMANDS = sorted({command for _, command in checks() if "--bootstrap-server" not in command})
@@ -46,13 +66,13 @@ def test_check_ends_with_0_where_it_comes_true(command: str, mended: Site) -> No
     words: list[str | Path] = []
     for word in words_of(command) or []:
         words += places.get(word, () if word == "LOGDIR2" else (word,))
-    ran = tiersnap(*words, *(() if words[0] == "expire" else NOW))
+    ran = tiersnap(*words, *(() if words[0] in ("doctor", "expire") else NOW))
     assert ran.exit_code == 0, ran.err
     assert not WAITING & set(re.findall(r"\w+", ran.out + ran.err)), "`shows another verdict`"
 
 
 def test_what_says_already_tiered_says_so(mended: Site) -> None:
-    headings = {heading for heading, command in checks() if command.startswith("tiersnap tier ")}
-    assert headings == {"COPY_IN_FLIGHT", "READY", "LEFT_TO_BROKER", "ENCRYPTED_REMOTE"}
+    commands = {_TYPED.findall(check)[0] for _, _, check in texts() if "says ALREADY_TIERED" in check}
+    assert commands == {"tiersnap tier LOGDIR --remote s3://bucket/tiers"}
     ran = tiersnap("tier", *mended.log_dirs, "--remote", mended.remote, *NOW)
     assert {name for row in ran.rows for name in row["verdicts"]} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
