@@ -121,6 +121,7 @@ def scan(
     for a snapshot, an index, leader epochs or a topic id, 0 otherwise.
     """
     from tiersnap.snapshot.log.disk_findings import findings_of
+    from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.scan_totals import ScanTotals
     from tiersnap.snapshot.readiness.scanned import Scanner
@@ -141,7 +142,7 @@ def scan(
             if metrics is not None:
                 metrics.add(found)
             if page is not None:
-                page.add(each.uri, found)
+                page.add(located(each.uri), found)
             yield from _segments(each.uri, found, commands) if segments else [_partition(each.uri, found)]
 
     kind: type[ScannedPartition | ScannedSegment] = ScannedSegment if segments else ScannedPartition
@@ -158,8 +159,8 @@ def scan(
         from tiersnap.jobs.pipeline.settings import new_run_id
         from tiersnap.jobs.reporting.host_run import host_run
 
-        uris = [each.uri for each in opened]
-        page.write(report, host_run(new_run_id(), uris, now=now, source=", ".join(uris)))
+        uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
+        page.write(report, host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or ""))
         output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code
 

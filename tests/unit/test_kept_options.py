@@ -121,22 +121,25 @@ def test_the_command_for_untrusted_snapshots_keeps_what_was_given(tmp_path: Path
     assert "same options" not in tiersnap("repair", folder.parent, "--out", out).err
 
 
+@pytest.mark.parametrize("command", ["tier", "scan"])
 def test_report_names_absolute_paths_when_it_was_given_relative_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """The page is read elsewhere, and a day later."""
     monkeypatch.chdir(tmp_path)
     write_small_log(tmp_path / "logs", with_snapshots=False)
     Path("ids.txt").write_text("orders AAAAAAAAAAAAAAAAAAAAAQ\n")
+    words = ["logs", "--remote", "./remote", *(("--topic-ids", "ids.txt") if command == "tier" else ())]
+    Path("remote").mkdir()
     for _ in range(2):
-        tiersnap("tier", "logs", "--remote", "./remote", "--topic-ids", "ids.txt", "--report", "page")
+        tiersnap(command, *words, "--report", "page")
     said = commands(tmp_path / "page") | set(re.findall(r"tiersnap report diff [^<]*", _text(tmp_path / "page")))
     assert len(said) > 2
-    for command in said:
-        words = shlex.split(command)
-        paths = [word for word in words if Path(word).name in {"logs", "remote", "ids.txt", "page"}]
+    assert any(f"--remote {tmp_path}/remote" in each for each in said)
+    for each in said:
+        paths = [word for word in shlex.split(each) if Path(word).name in {"logs", "remote", "ids.txt", "page"}]
         assert paths
-        assert all(path.startswith(f"{tmp_path}/") for path in paths), command
+        assert all(path.startswith(f"{tmp_path}/") for path in paths), each
 
 
 def _text(folder: Path) -> str:
