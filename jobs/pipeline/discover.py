@@ -35,10 +35,12 @@ class Discovered:
 
 
 def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_none: bool = False) -> Discovered:
-    """The partitions of the sources that `topic` selects; a source that is named twice is one.
+    """Return the partitions of the sources that `topic` selects; a source that is named twice is one.
+
+    A broker's disks may hold no partition yet; but if a topic was asked for, one is there, unless `may_be_none`.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected and that may not be.
+        SourceNotFoundError, NotALogDirError: a source is none, or no topic matches.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
     found = Discovered([], [], {}, {}, {})
@@ -56,7 +58,7 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_no
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):
                 found.folders.append((uri, folder))
-    if not found.folders and not may_be_none:
+    if topic is not None and not found.folders and not may_be_none:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
             hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",

@@ -1,4 +1,4 @@
-"""What a run listed and has to do, in numbers; refused where it is nothing, or the same partition twice."""
+"""What a run listed and has to do, in numbers; refused if folders hold no segment, or two the same partition."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:
     """Rows of changes.partition_changes -> their sums, `partitions` and `changed` (both counts of partitions).
 
     Raises:
-        NotALogDirError: no partition has a segment.
+        NotALogDirError: there are partitions, and none has a segment.
         UsageError: a partition is listed more than once.
     """
     totals: Row = changed.agg(
         F.count("*").alias("partitions"),
-        *(F.sum(name).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
         F.count_if("is_changed").alias("changed"),
         F.count_distinct("topic", "partition").alias("distinct"),
     ).collect()[0]
-    if not totals.segment_count and not totals.finding_count:
+    if totals.partitions and not totals.segment_count and not totals.finding_count:
         raise NotALogDirError(
             f"{', '.join(sources)}: no segments in any of the partitions",
             hint="name one entry of log.dirs, not the folder above it",

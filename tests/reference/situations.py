@@ -294,6 +294,8 @@ def local_retention(at: Path) -> Iterator[Site]:
     tiered(at, folder.parent)
     for path in folder.glob(f"{BASES[0]:020d}.*"):
         path.unlink()
+    # Where the log begins; brokers write it of each log with remote storage (LogManager.checkpointLogStartOffsets).
+    (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {BASES[0]}\n")
     yield site(at, folder.parent)
 
 

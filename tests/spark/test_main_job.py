@@ -291,6 +291,12 @@ def test_a_wrong_argument_says_what_is_wrong(
     assert observed == code
 
 
+def test_run_ends_with_0_when_a_broker_holds_no_partition_yet(remote: Remote, warehouse: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copy(DATA / "kafka-3.9.1/logs/meta.properties", tmp_path / "logs")
+    assert run(tmp_path / "logs", remote, warehouse, "--apply") == 0
+
+
 def test_only_empty_partitions_are_a_wrong_path(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

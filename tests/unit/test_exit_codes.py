@@ -13,9 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.command import tiersnap
+from tests.reference.command import Ran, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
+from tiersnap.jobs.commands.run import exit_code
+from tiersnap.jobs.pipeline.before_spark import run_input
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
+from tiersnap.snapshot.readiness.judge import Verdict
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +34,8 @@ situations out with copies of real logs, calls the commands and compares; `pytho
 this page. 0 is fine, 2 usage or configuration, 3 transient, 4 refused until a person acts, 5 damage, 6 partial;
 [runbook.md](runbook.md#exit-codes) says of each what to do. *-r* is with `--remote`, which names the host's remote
 storage, *-a* with `--apply`. `doctor` reads names and small files, `transactions list` the partitions of
-`__transaction_state`, and `collect` ships what it reads for `run` to judge.
+`__transaction_state`, and `collect` ships what it reads for `run` to judge. `run` stands here without Spark: what it
+refuses before Spark starts, and what it makes of the findings and verdicts of the same host.
 
 """
 Words = Callable[[Site], list[str | Path]]
@@ -71,15 +79,40 @@ COMMANDS: dict[str, Words] = {
     "tier -a": _words("tier", *NOW, "--apply", remote=True),
     "repair -a": _words("repair", *NOW, "--apply"),
 }
+# `run`, by the `tier` that does the same on one host.
+RUNS = {"run": "tier", "run -a": "tier -a"}
+COLUMNS = (*COMMANDS, *RUNS)
 
 
 def called(site: Site) -> Iterator[int | None]:
-    """The exit code of each command, in their order; None where there is nothing to call it with."""
-    for words_of in COMMANDS.values():
-        words = words_of(site)
-        ran = tiersnap(*words) if words else None
-        assert ran is None or "Traceback" not in ran.err, ran.err
-        yield None if ran is None else ran.exit_code
+    """The exit code of each command, in their order, and of RUNS; None where there is nothing to call it with."""
+    done: dict[str, Ran] = {}
+    for name, words_of in COMMANDS.items():
+        if words := words_of(site):
+            done[name] = tiersnap(*words)
+            assert "Traceback" not in done[name].err, done[name].err
+        yield done[name].exit_code if words else None
+    for name, of_host in RUNS.items():
+        yield code_of_run(site, done[of_host], apply=name.endswith("-a"))
+
+
+def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:
+    """The exit code of `run` that finds what `tier` found there; None if that refused what Spark would list."""
+    settings = RunSettings(tuple(map(str, site.log_dirs)), str(site.remote), str(site.remote / "tables"), apply=apply)
+    try:
+        found = run_input(settings, None, None).found.findings
+    except TiersnapError as error:
+        return int(error.exit_code)
+    said = json.loads(host.out)
+    if said["errors"]:
+        return None
+    outcome = RunOutcome()
+    kinds = [FindingKind(each["kind"]) for each in said["result"]["findings"]]
+    outcome.take_findings(exit_code_of_kinds([*kinds, *(each.kind for each in found)]))
+    for each in host.rows:
+        for verdict, count in each["verdicts"].items():
+            outcome.verdicts[Verdict(verdict)] = outcome.verdicts.get(Verdict(verdict), 0) + count
+    return int(exit_code(outcome, settings))
 
 
 def codes_of(name: str, at: Path) -> list[int | None]:
@@ -117,12 +150,12 @@ def test_every_command_ends_as_the_page_says(name: str, tmp_path: Path) -> None:
 
 def test_the_page_has_these_commands_and_situations() -> None:
     lines = PAGE.read_text().removeprefix(HEAD).splitlines()
-    assert lines[0] == f"| situation | {' | '.join(COMMANDS)} | what it is |"
+    assert lines[0] == f"| situation | {' | '.join(COLUMNS)} | what it is |"
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(SITUATIONS)
 
 
 def _page() -> str:
-    lines = [f"| situation | {' | '.join(COMMANDS)} | what it is |\n", "| --- " * (len(COMMANDS) + 2) + "|\n"]
+    lines = [f"| situation | {' | '.join(COLUMNS)} | what it is |\n", "| --- " * (len(COLUMNS) + 2) + "|\n"]
     for name in SITUATIONS:
         with tempfile.TemporaryDirectory() as folder:
             lines.append(row(name, codes_of(name, Path(folder))))
