@@ -17,6 +17,10 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.partition_replay import Replay
+from tiersnap.snapshot.replay.partition_state import StartState
+from tiersnap.snapshot.replay.producer_state import from_entries
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +54,15 @@ def test_its_producers_and_what_they_have_open_are_known(tmp_path: Path) -> None
     assert [row["transaction_start_offset"] for row in ran.rows] == [90, None]
     hanging = tiersnap("transactions", "find-hanging", tmp_path, "--all", "--partition-count", "1", *NOW)
     assert [(row["producer_id"], row["transaction_start_offset"]) for row in hanging.rows] == [(5, 90)]
+
+
+def test_entries_of_no_batches_are_those_of_the_snapshot_at_the_log_end_and_no_others(tmp_path: Path) -> None:
+    write_idle_log(tmp_path, log_start=0)
+    (partition,) = open_log_dir(str(tmp_path)).partitions()
+    begun = StartState(100, from_entries(np.array(KNOWN, ENTRY_DTYPE)), 0, has_adopted=True)
+    ends = [Replay(partition, log_end=end, closed_state=begun).entries_of_no_batches() for end in (100, 101)]
+    assert [each["producer_id"].tolist() for each in ends] == [[5, 7], []]
+    assert Replay(partition).entries_of_no_batches().size == 0
 
 
 BEFORE = {

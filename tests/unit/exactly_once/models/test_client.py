@@ -225,7 +225,16 @@ def names_of(sets: dict[str, set[str]], error: str) -> str | None:
     return next((name for name, errors in sets.items() if error in errors), None)
 
 
-@pytest.mark.parametrize("error", [row["error"] for row in GROUPS])
+# A duplicate is a success to the application.
+TOLD = {row["error"] for row in CASES} - {"DUPLICATE_SEQUENCE_NUMBER"}
+TOLD = TOLD.union(CALL, FATAL, RETRIED, *FAILURES.values(), *KIP_1050.values())
+
+
+def test_every_error_that_is_told_has_one_group():
+    assert sorted(row["error"] for row in GROUPS) == sorted(TOLD)
+
+
+@pytest.mark.parametrize("error", sorted(TOLD))
 def test_error_is_told_as_the_two_kips_say(error):
     group = exception_group(Answer(error))
     assert group.surface is (Surface.CALL if error in CALL else Surface.BOTH)
@@ -238,6 +247,35 @@ def test_kip_691_wraps_an_error_at_most_once_and_only_what_can_be_aborted():
     for row in GROUPS:
         group = exception_group(Answer(row["error"]))
         assert group.wraps == (1 if group.proposed is Severity.ABORTABLE else 0)
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_duplicate_is_a_success_also_when_no_attempt_is_left(is_transactional):
+    for era in ("C1", "C5"):
+        found = react(
+            Answer.DUPLICATE_SEQUENCE_NUMBER, CLIENT_ERA[era], sent("exhausted"), transactional=is_transactional
+        )
+        assert found.reaction is Reaction.SUCCESS
+
+
+REQUESTS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_only_a_lost_producer_depends_on_whether_its_epoch_can_be_raised(request_name):
+    """TransactionManager asks `canBumpEpoch` of these two errors alone."""
+    for error in set(Answer) - {Answer.INVALID_PRODUCER_ID_MAPPING, Answer.UNKNOWN_PRODUCER_ID}:
+        for era in CLIENT_ERAS:
+            either = [react_to_coordinator(error, request_name, era, can_bump=it) for it in (False, True)]
+            assert either[0] == either[1], error
+
+
+@pytest.mark.parametrize("request_name", REQUESTS[:-1])
+def test_transaction_is_aborted_when_a_coordinator_asks_for_it(request_name):
+    """KIP-890: each handler of TransactionManager has TRANSACTION_ABORTABLE."""
+    for era in ("C3", "C4", "C5"):
+        found = react_to_coordinator(Answer.TRANSACTION_ABORTABLE, request_name, CLIENT_ERA[era])
+        assert found.reaction is Reaction.ABORT
 
 
 # Statement 2.25: abortable errors are thrown again as TxnCorruptedException, fatal ones as TaskMigratedException.
