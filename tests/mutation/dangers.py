@@ -19,6 +19,7 @@ class Danger(NamedTuple):
 
 _TRUST, _CARRY = "snapshot/replay/trust.py", "snapshot/replay/partition_state.py"
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
+_EPOCHS = "remote_storage/metadata/leader_epochs.py"
 _ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
 _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_state.py"
 
@@ -86,15 +87,14 @@ DANGERS = (
         "if replay.refusal is not None:\n        path",
         "if False:\n        path",
     ),
-    Danger(_BUNDLE, "an epoch at the next base offset", "if entry[1] < end]", "if entry[1] <= end]"),
+    Danger(_EPOCHS, "an epoch at the next base offset", "if entry[1] < end]", "if entry[1] <= end]"),
     Danger(
         _BUNDLE,
         "the lineage reaches beyond the segment",
-        "if entry[1] < next_base_offset)",
-        "if entry[1] <= next_base_offset)",
+        "if entry[1] < self.next_base_offset)",
+        "if entry[1] <= self.next_base_offset)",
     ),
-    Danger(_BUNDLE, "two epochs at one offset", "if entry[1] != after[1])", "if True)"),
-    Danger(_BUNDLE, "no epoch may be the next segment's", " or self.leader_epochs[-1][1] >= self.next_base_offset", ""),
+    Danger(_EPOCHS, "two epochs at one offset", "if entry[1] != after[1])", "if True)"),
     Danger(
         _BUNDLE,
         "the snapshot of another offset",

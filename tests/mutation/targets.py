@@ -151,6 +151,7 @@ TARGETS = (
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
     ),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
+    Target("remote_storage/metadata/leader_epochs.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
