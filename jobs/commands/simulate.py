@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction, Severity
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
-    from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin
+    from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.beginnings import Beginnings
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -139,7 +139,8 @@ class _Answers:
             SourceNotFoundError: --from is no directory.
             UsageError: --expiration and --producer-expiration exclude each other.
         """
-        from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaSnapshot
+        from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+        from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
 
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or "broker", self.at),
@@ -161,7 +162,7 @@ class _Answers:
             UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
                 exclude each other.
         """
-        from tiersnap.snapshot.exactly_once.simulate.replica import SnapshotOrigin
+        from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
         from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
         if self.at is not None or self.producers:

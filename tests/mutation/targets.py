@@ -63,7 +63,10 @@ MODELS = _each(
 )
 SIMULATE = _each(
     "snapshot/exactly_once/simulate",
-    dict.fromkeys(("log_dir", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE)
+    dict.fromkeys(
+        ("log_dir", "next_writes", "outcomes", "replica", "replica_snapshot", "replica_state", "summary", "what_if"),
+        _SIMULATE,
+    )
     | dict.fromkeys(
         (
             *("crossing_transactions", "exposure", "partition_risk", "replay_cost", "replica_disagreement"),

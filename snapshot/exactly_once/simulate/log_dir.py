@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
-from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
 from tiersnap.snapshot.exactly_once.simulate.outcomes import differing_writes, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import (
-    Replicas,
-    SnapshotFiles,
-    SnapshotOrigin,
-    Start,
-    files_of_partition,
-    files_of_replica,
-    replicas,
-    start_of,
-)
+from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
+from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
 from tiersnap.snapshot.exactly_once.simulate.summary import Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -30,50 +19,6 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.units import count_of
-
-ORIGINS = tuple(str(origin) for origin in SnapshotOrigin if origin is not SnapshotOrigin.ANOTHER)
-
-
-@dataclass(frozen=True)
-class ReplicaSnapshot:
-    """Where the replica's snapshot is from.
-
-    Attributes:
-        folder: of the other replica, where `origin` is ANOTHER.
-        at: offset of the snapshot, or the highest one for files; None for no limit.
-    """
-
-    origin: SnapshotOrigin
-    folder: Path | None = None
-    at: int | None = None
-
-    @classmethod
-    def of(cls, name: str, at: int | None) -> ReplicaSnapshot:
-        """The one that is meant by one of ORIGINS or the path of another replica's directory.
-
-        Raises:
-            SourceNotFoundError: there is no such directory.
-        """
-        if name in ORIGINS:
-            return cls(SnapshotOrigin(name), None, at)
-        folder = Path(name)
-        if not folder.is_dir():
-            raise SourceNotFoundError(
-                f"{name}: no such directory",
-                hint=f"--from takes {', '.join(ORIGINS)} or another replica's directory",
-            )
-        return cls(SnapshotOrigin.ANOTHER, folder, at)
-
-    def files(self, filesystem: FileSystem, partition: Partition) -> SnapshotFiles:
-        """The files that may be the snapshot of a partition."""
-        if self.folder is None:
-            return files_of_partition(filesystem, partition)
-        return files_of_replica(self.folder / partition.name)
-
-    def start(self, partition: Partition, files: SnapshotFiles, highest: int | None) -> Start:
-        """The snapshot of a partition, not above `highest`."""
-        limits = [limit for limit in (self.at, highest) if limit is not None]
-        return start_of(partition, self.origin, files, min(limits, default=None))
 
 
 @dataclass
@@ -134,7 +79,7 @@ class HostSimulation:
         found = replicas(
             filesystem,
             partition,
-            partial(self.snapshot.start, partition, self.snapshot.files(filesystem, partition)),
+            self.snapshot,
             self.expiry,
             producer_expiration=self.producer_expiration,
             check_crc=self.check_crc,
@@ -145,7 +90,7 @@ class HostSimulation:
         given = Circumstances(partition.log_start_offset, self.transaction_version)
         classes = list(what_if(found.leader, found.replica, self.brokers, given))
         self.tally.add(classes)
-        about = {"partition": partition.name, "from": str(found.start.origin), "at": found.start.offset}
+        about = {"partition": partition.name, "from": str(self.snapshot.origin), "at": found.start.offset}
         if self.by_producer:
             yield from (about | row for row in differing_writes(classes, found.leader, self.brokers[-1]))
             return

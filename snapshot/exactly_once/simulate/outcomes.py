@@ -131,11 +131,6 @@ def differing_writes(
             }
 
 
-def as_table(rows: Iterable[WriteOutcome]) -> pa.Table:
-    """The rows with the schema SIMULATED."""
-    return pa.Table.from_pylist([row.as_row() for row in rows], schema=SIMULATED)
-
-
 def _of_class(
     write_class: WriteClass,
     example: int,

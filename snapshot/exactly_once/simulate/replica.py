@@ -1,26 +1,17 @@
 """A replica in its leader's place: a snapshot from somewhere, and the leader's log replayed from there.
 
-    broker   the newest file beside the log that a broker can load; without one, the whole log
-    older    the one before that
-    ours     what `tiersnap repair` would write at the offset
-    empty    a snapshot of nobody at the offset, as KIP-952 considered uploading
-    another  the newest file of another replica's directory
-
-Files are looked at as a broker does that starts: the newest one above the log start offset and not above the log end
-that decodes; corrupt ones are passed over. What is idle for the broker's producer.id.expiration.ms is dropped.
+What is idle for the broker's producer.id.expiration.ms is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
 import numpy as np
 
-from tiersnap.snapshot.errors import CorruptSnapshotError, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
+from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot, Start
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     RecentBatches,
     ReplicaState,
@@ -28,51 +19,18 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     empty_state,
     entry_batches,
 )
-from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_replay import (
     NOT_LOOKED,
     Beginning,
     entries_at_first,
-    snapshot_reader,
 )
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.producer_state import ProducerFold, from_entries, live_entries
 from tiersnap.snapshot.replay.segment_fold import Run
-
-# Offsets of the snapshot files of a partition, and what reads them.
-SnapshotFiles = tuple[frozenset[int], ReadSnapshot]
-
-
-class SnapshotOrigin(StrEnum):
-    """Where the replica's snapshot is from."""
-
-    BROKER = "broker"
-    OLDER = "older"
-    OURS = "ours"
-    EMPTY = "empty"
-    ANOTHER = "another"
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The replica's snapshot; attributes as `start_of` gives them.
-
-    Attributes:
-        offset: exclusive end offset of the snapshot; the log is replayed from here.
-        entries: ENTRY_DTYPE; None for `ours`, which the replay computes on its way.
-        passed_over: what was wrong with newer files.
-    """
-
-    origin: SnapshotOrigin
-    offset: int
-    entries: np.ndarray | None
-    passed_over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,72 +51,10 @@ class Replicas:
     is_whole: bool = True
 
 
-def start_of(
-    partition: Partition,
-    origin: SnapshotOrigin,
-    files: SnapshotFiles,
-    at: int | None = None,
-) -> Start:
-    """Choose the replica's snapshot.
-
-    Args:
-        files: those of the partition, or of the other replica for `another`.
-        at: offset of the snapshot; None for the newest one. `ours` and `empty` are then at the newest segment's base
-            offset, which is where a follower begins whose leader has tiered everything.
-    """
-    first = partition.first_base_offset
-    newest = max((segment.base_offset for segment in partition.segments), default=0)
-    if origin is SnapshotOrigin.OURS:
-        return Start(origin, newest if at is None else at, None)
-    if origin is SnapshotOrigin.EMPTY:
-        return Start(origin, newest if at is None else at, np.empty(0, ENTRY_DTYPE))
-    passed_over: list[str] = []
-    loadable = _loadable(partition.unloaded_below, files, at, passed_over)
-    found = next(loadable, None)
-    if origin is SnapshotOrigin.OLDER and found is not None:
-        found = next(loadable, None)
-    offset, entries = found if found is not None else (first, np.empty(0, ENTRY_DTYPE))
-    return Start(origin, offset, entries, tuple(passed_over))
-
-
-def _loadable(
-    unloaded_below: int, files: SnapshotFiles, at: int | None, passed_over: list[str]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Files as a broker would load them, the newest first."""
-    offsets, read_snapshot = files
-    for offset in sorted(offsets, reverse=True):
-        if offset <= unloaded_below or (at is not None and offset > at):
-            continue
-        name = snapshot_file.file_name(offset)
-        try:
-            data = read_snapshot(offset)
-            if data is not None:
-                yield offset, snapshot_file.decode(data, name=name)
-        except CorruptSnapshotError as error:
-            passed_over.append(error.message)
-        except OSError as error:
-            passed_over.append(f"{name}: {error.strerror or error}")
-
-
-def files_of_replica(folder: Path) -> SnapshotFiles:
-    """Offsets of the snapshot files of another replica's partition folder, and what reads them."""
-    paths = {int(path.stem): path for path in folder.glob("*.snapshot") if path.stem.isdecimal()}
-
-    def read(offset: int) -> bytes | None:
-        return read_regular(paths[offset]) if offset in paths else None
-
-    return frozenset(paths), read
-
-
-def files_of_partition(filesystem: FileSystem, partition: Partition) -> SnapshotFiles:
-    """Offsets of the snapshot files beside the log, and what reads them."""
-    return frozenset(partition.snapshots), snapshot_reader(filesystem, partition)
-
-
 def replicas(
     filesystem: FileSystem,
     partition: Partition,
-    choose: Callable[[int | None], Start],
+    snapshot: ReplicaSnapshot,
     expiry: Expiry,
     *,
     producer_expiration: int | None,
@@ -168,7 +64,7 @@ def replicas(
     """Read the log once for both.
 
     Args:
-        choose: the replica's snapshot, at the offset given or below it; None leaves the offset open.
+        snapshot: the replica's.
         expiry: what `ours` leaves out, and the time at which all is judged.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         begins: what remote storage says of the log before its files.
@@ -180,11 +76,11 @@ def replicas(
     def read(start: Start) -> _Pass:
         return _Pass(filesystem, partition, start, expiry, check_crc=check_crc, begins=begins)
 
-    found = read(choose(None))
+    found = read(snapshot.start(filesystem, partition))
     start, log_end = found.start, found.log.log_end_offset
-    if start.offset > log_end and start.origin not in (SnapshotOrigin.OURS, SnapshotOrigin.EMPTY):
+    if start.offset > log_end and snapshot.origin.is_file:
         # A broker deletes files above its log end.
-        found = read(choose(log_end))
+        found = read(snapshot.start(filesystem, partition, log_end))
         start = found.start
     findings, entries = found.log.examination.findings, found.log.entries
     if entries is None or (found.log.lacks_start and begins.goes_back(partition)):

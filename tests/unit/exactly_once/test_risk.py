@@ -22,19 +22,14 @@ from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossi
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
-from tiersnap.snapshot.exactly_once.simulate.replica import (
-    Replicas,
-    SnapshotOrigin,
-    files_of_partition,
-    replicas,
-    start_of,
-)
+from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import (
     Disagreement,
     disagreement,
     log_start_goes_back,
     newest_disagreement,
 )
+from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotCause, SnapshotFound
@@ -62,8 +57,8 @@ def simulated(folder: Path, at: int, expiration: int | None) -> Replicas:
     """A broker that starts from an empty snapshot at `at`."""
     log_dir = open_log_dir(str(folder))
     (partition,) = selected(log_dir, str(folder), None)
-    start = start_of(partition, SnapshotOrigin.EMPTY, files_of_partition(log_dir.filesystem, partition), at)
-    return replicas(log_dir.filesystem, partition, lambda _: start, Expiry(None, NOW), producer_expiration=expiration)
+    snapshot = ReplicaSnapshot(SnapshotOrigin.EMPTY, at=at)
+    return replicas(log_dir.filesystem, partition, snapshot, Expiry(None, NOW), producer_expiration=expiration)
 
 
 def known_less(found: Replicas) -> int:
