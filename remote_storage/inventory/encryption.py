@@ -16,7 +16,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.tables.listed import Encryption
 

@@ -30,8 +30,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
-from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, get_small
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of

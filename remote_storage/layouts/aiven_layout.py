@@ -20,8 +20,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
-from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 

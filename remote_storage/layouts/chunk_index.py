@@ -20,13 +20,17 @@ import base64
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
-from tiersnap.remote_storage.stores.strict_json import below, integer, text
+import msgspec
+from msgspec import Meta, Struct
+
 from tiersnap.snapshot.formats.compression import first_bytes
 from tiersnap.snapshot.units import count_of
 
 MAX_CHUNK_SIZE = (1 << 30) - 1
 MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
+Size = Annotated[int, Meta(ge=1, le=MAX_FILE_SIZE)]
 _INT = struct.Struct(">i")
 _MOST_SIZES = 1 << 22
 _LARGEST_OVERHEAD = 64 + 9  # of the base, width, last and count; and what a stream adds
@@ -74,24 +78,33 @@ class ChunkIndex:
             position += size
 
 
+class _Chunks(Struct, rename="camel", tag_field="type"):
+    original_chunk_size: Annotated[int, Meta(ge=1, le=MAX_CHUNK_SIZE)]
+    original_file_size: Size
+
+
+class _FixedChunks(_Chunks, tag="fixed"):
+    transformed_chunk_size: Size
+    final_transformed_chunk_size: Size
+
+
+class _VariableChunks(_Chunks, tag="variable"):
+    transformed_chunks: str
+
+
 def decode(found: object) -> ChunkIndex:
-    """The chunk index of a manifest.
+    """The chunk index of a manifest, given as what its JSON holds.
 
     Raises:
         ValueError: it is none, or contradicts itself.
     """
-    chunk_size = integer(below(found, "originalChunkSize"), bits=31, least=1)
-    file_size = integer(below(found, "originalFileSize"), bits=32, least=1)
+    form = msgspec.convert(found, _FixedChunks | _VariableChunks)
+    chunk_size, file_size = form.original_chunk_size, form.original_file_size
     count = -(-file_size // chunk_size)
-    kind = below(found, "type")
-    if kind == "fixed":
-        size = integer(below(found, "transformedChunkSize"), bits=32, least=1)
-        last = integer(below(found, "finalTransformedChunkSize"), bits=32, least=1)
-        return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (size, last))
-    if kind == "variable":
-        sizes = _sizes(text(below(found, "transformedChunks")), count)
-        return ChunkIndex(chunk_size, file_size, count, tuple(sizes))
-    raise ValueError(f"chunk index of type {str(kind)[:40]!r}, known are 'fixed' and 'variable'")
+    if isinstance(form, _VariableChunks):
+        return ChunkIndex(chunk_size, file_size, count, tuple(_sizes(form.transformed_chunks, count)))
+    last = form.final_transformed_chunk_size
+    return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (form.transformed_chunk_size, last))
 
 
 def decompress(data: bytes, size: int) -> bytes:

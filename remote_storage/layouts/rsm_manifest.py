@@ -14,10 +14,13 @@ Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader re
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
 
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.layouts import chunk_index
@@ -28,15 +31,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.remote_storage.stores.strict_json import (
-    below,
-    integer,
-    parse_object,
-    text,
-)
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.units import count_of, human_bytes
 
 NAMES = {
     IndexType.OFFSET: "offset",
@@ -45,8 +43,11 @@ NAMES = {
     IndexType.LEADER_EPOCH: "leaderEpoch",
     IndexType.TRANSACTION: "transaction",
 }
-_LARGEST_OFFSET = (1 << 63) - 1
-_EPOCH = re.compile("[0-9]{1,10}")
+LARGEST_LONG = (1 << 63) - 1
+_SHOWN = 200
+Int = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Long = Annotated[int, Meta(ge=-(1 << 63), le=LARGEST_LONG)]
+Offset = Annotated[int, Meta(ge=0, le=LARGEST_LONG)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,68 +131,106 @@ def _metadata(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
     }
 
 
+class _Part(Struct, rename="camel"):
+    """A part of a manifest; properties that are not named here are passed over."""
+
+
+class _Place(_Part):
+    position: Int
+    size: Int
+
+
+class _TopicPartition(_Part):
+    topic: str
+    partition: Int
+
+
+class _TopicIdPartition(_Part):
+    topic_id: str
+    topic_partition: _TopicPartition
+
+
+class _SegmentId(_Part):
+    topic_id_partition: _TopicIdPartition
+    id: str
+
+
+class _Metadata(_Part):
+    remote_log_segment_id: _SegmentId
+    start_offset: Offset
+    end_offset: Annotated[int, Meta(ge=0, lt=LARGEST_LONG)]  # its end, exclusive, is an offset
+    max_timestamp_ms: Long
+    broker_id: Annotated[int, Meta(ge=-1, lt=1 << 31)]
+    event_timestamp_ms: Long
+    segment_leader_epochs: dict[Annotated[str, Meta(pattern="^[0-9]{1,10}$")], Offset]
+
+
+class _Manifest(_Part):
+    chunk_index: dict[str, str | int]
+    segment_indexes: dict[str, _Place | None]
+    compression: bool
+    remote_log_segment_metadata: _Metadata
+    encryption: msgspec.Raw = msgspec.Raw(b"null")
+
+
 def decode(data: bytes, *, name: str) -> RsmManifest:
     """A manifest of ours or of the plugin; also of a segment that only the plugin can read, since that is a copy, too.
 
     Raises:
         CorruptDataError: not such a manifest, or its numbers cannot be.
     """
-    found = parse_object(data, name=name)
     try:
-        is_compressed, is_encrypted = below(found, "compression"), found.get("encryption") is not None
-        if not isinstance(is_compressed, bool):
-            raise ValueError(f"compression is {str(is_compressed)[:40]!r}")  # noqa: TRY301, TRY004 - of the data
-        chunks = chunk_index.decode(below(found, "chunkIndex"))
-        if not (is_compressed or is_encrypted) and chunks.object_size != chunks.file_size:
-            raise ValueError(f"{count_of(chunks.object_size, 'byte')} of chunks, and {chunks.file_size} of the file")  # noqa: TRY301
-        places = {index: _place(found, index) for index in IndexType}
-        metadata = _read_metadata(below(found, "remoteLogSegmentMetadata"), chunks.file_size)
-    except (ValueError, InvalidKeyError) as error:
+        return _read(data)
+    except (ValueError, RecursionError, InvalidKeyError) as error:
         raise CorruptDataError(
-            f"{name}: not an rsm-manifest: {error}",
+            f"{name}: not an rsm-manifest: {str(error)[:_SHOWN]}",
             hint="the copy is not used; look at the object, and copy the segment again if the broker has it still",
         ) from error
-    return RsmManifest(metadata, places, chunks, is_compressed, is_encrypted)
 
 
-def _place(manifest: object, index: IndexType) -> tuple[int, int] | None:
-    found = below(manifest, "segmentIndexes", NAMES[index])
-    if found is None and index is IndexType.TRANSACTION:
-        return None
-    position, size = (integer(below(found, name), bits=32, least=0) for name in ("position", "size"))
-    return position, size
+def _read(data: bytes) -> RsmManifest:
+    if len(data) > MANIFEST_BYTES:
+        raise ValueError(f"{human_bytes(len(data))}, and none has more than {MANIFEST_BYTES} bytes")
+    found = msgspec.json.decode(data, type=_Manifest)
+    is_encrypted = bytes(found.encryption) != b"null"
+    chunks = chunk_index.decode(found.chunk_index)
+    if not (found.compression or is_encrypted) and chunks.object_size != chunks.file_size:
+        raise ValueError(f"{count_of(chunks.object_size, 'byte')} of chunks, and {chunks.file_size} of the file")
+    places = {index: _place(found.segment_indexes, index) for index in IndexType}
+    metadata = _read_metadata(found.remote_log_segment_metadata, chunks.file_size)
+    return RsmManifest(metadata, places, chunks, found.compression, is_encrypted)
 
 
-def _read_metadata(found: object, size: int) -> RemoteLogSegmentMetadata:
-    at = below(found, "remoteLogSegmentId", "topicIdPartition")
-    start, end = integer(below(found, "startOffset"), least=0), integer(below(found, "endOffset"), least=0)
-    if end == _LARGEST_OFFSET:  # its end, exclusive, is no offset
-        raise ValueError(f"a segment up to {end}")
-    epochs = below(found, "segmentLeaderEpochs")
-    if not isinstance(epochs, dict):
-        raise ValueError(f"leader epochs {str(epochs)[:40]!r}")  # noqa: TRY004 - of the data
+def _place(indexes: Mapping[str, _Place | None], index: IndexType) -> tuple[int, int] | None:
+    if NAMES[index] not in indexes:
+        raise ValueError(f"no {NAMES[index]!r}")
+    place = indexes[NAMES[index]]
+    if place is None and index is not IndexType.TRANSACTION:
+        raise ValueError(f"{NAMES[index]!r} is null")
+    return None if place is None else (place.position, place.size)
+
+
+def _read_metadata(found: _Metadata, size: int) -> RemoteLogSegmentMetadata:
+    at = found.remote_log_segment_id.topic_id_partition
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId(
-            text(below(at, "topicPartition", "topic")),
-            text(below(at, "topicId")),
-            integer(below(at, "topicPartition", "partition"), bits=32, least=0),
-            text(below(found, "remoteLogSegmentId", "id")),
+            at.topic_partition.topic, at.topic_id, at.topic_partition.partition, found.remote_log_segment_id.id
         ),
-        start_offset=start,
-        end_offset=end,
-        broker_id=integer(below(found, "brokerId"), bits=32, least=-1),
-        max_timestamp=integer(below(found, "maxTimestampMs")),
-        event_timestamp=integer(below(found, "eventTimestampMs")),
-        segment_leader_epochs=_leader_epochs(epochs, start, end),
+        start_offset=found.start_offset,
+        end_offset=found.end_offset,
+        broker_id=found.broker_id,
+        max_timestamp=found.max_timestamp_ms,
+        event_timestamp=found.event_timestamp_ms,
+        segment_leader_epochs=_leader_epochs(found.segment_leader_epochs, found.start_offset, found.end_offset),
         segment_size=size,
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )
 
 
-def _leader_epochs(found: Mapping[str, object], start: int, end: int) -> LeaderEpochs:
-    if not all(_EPOCH.fullmatch(epoch) for epoch in found):
-        raise ValueError("a leader epoch that is no number")
-    epochs = sorted((integer(int(epoch), bits=32), integer(first, least=start)) for epoch, first in found.items())
+def _leader_epochs(found: Mapping[str, int], start: int, end: int) -> LeaderEpochs:
+    epochs = sorted((int(epoch), first) for epoch, first in found.items())
+    if any(epoch >= 1 << 31 or first < start for epoch, first in epochs):
+        raise ValueError(f"leader epochs {epochs[:4]} of a segment from {start} on")
     if (epochs[-1:] and epochs[-1][1] > end) or any(after[1] < before[1] for before, after in pairwise(epochs)):
         raise ValueError(f"leader epochs {epochs[:4]} of a segment of [{start}, {end}]")
     return tuple(epochs)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
+MANIFEST_BYTES = 1 << 20
 INDEXES_BYTES = 512 << 20  # all indexes of a segment; 1 M producers are 50 MB of it
 
 

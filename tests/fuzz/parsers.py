@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tests.fuzz import checked
 from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, metadata_record_seeds
 from tests.reference import transaction_state as ts
@@ -25,7 +27,6 @@ from tiersnap.remote_storage.stored.lease import Holder
 from tiersnap.remote_storage.stored.process import Process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest, SnapshotRecord
-from tiersnap.remote_storage.stores.strict_json import parse_object
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import TiersnapError
@@ -67,7 +68,7 @@ def _text(parse: Callable[..., object]) -> Callable[[bytes], object]:
 
 
 def _chunks(data: bytes) -> object:
-    return chunk_index.decode(parse_object(data, name="index"))
+    return chunk_index.decode(msgspec.json.decode(data))
 
 
 def _index_of_runs(data: bytes) -> object:

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import CorruptDataError

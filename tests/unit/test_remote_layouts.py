@@ -108,6 +108,15 @@ def test_a_damaged_manifest_is_corrupt_data(data):
         rsm_manifest.decode(data.encode() if isinstance(data, str) else data, name="some/key")
 
 
+@pytest.mark.parametrize("value", ["1", 1.0, True, None, 1 << 63, -1, [], {}])
+@pytest.mark.parametrize("name", ["startOffset", "endOffset"])
+def test_a_number_of_a_manifest_is_a_number(name, value):
+    manifest = json.loads(GOLDEN)
+    manifest["remoteLogSegmentMetadata"][name] = value
+    with pytest.raises(CorruptDataError, match=f"some/key: not an rsm-manifest: .*{name}"):
+        rsm_manifest.decode(json.dumps(manifest).encode(), name="some/key")
+
+
 def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(tmp_path):
     store, layout = DirectoryStore(tmp_path), AivenLayout()
     store.replace(layout.object_keys(metadata())[2], GOLDEN.replace("{", '{"encryption":{},', 1).encode())
