@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import TIME, once
 from tiersnap.jobs.options import crc_option, log_dirs_argument, producer_expiration_option, topic_option
-from tiersnap.jobs.output import Format, Output, of_row
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.units import count_of, format_duration
+from tiersnap.snapshot.units import count_of, format_duration, utc
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tiersnap.snapshot.log.log_dir import Partition
 
 # As --now elsewhere, it is said on the command line, each time.
 as_of_option = click.option(
@@ -95,7 +100,7 @@ def producers(
                 f"--output kafka is of one partition, and these are {len(found)}",
                 hint="name it: --topic T --partition P",
             )
-    rows = (of_row(ListedProducer, row) for row in listing.rows(partitions))
+    rows = (_listed(partition, entry) for partition, entry in listing.entries(partitions))
     output.rows(ListedProducer, rows, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
     if listing.expired:
         output.talk(
@@ -104,3 +109,22 @@ def producers(
             "none lists them"
         )
     return exit_code_of(listing.findings)
+
+
+def _listed(partition: Partition, entry: np.void) -> ListedProducer:
+    """Return an entry as DescribeProducers says it: -1 without a batch or a marker, None without a transaction."""
+    names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "timestamp")
+    producer_id, epoch, coordinator_epoch, sequence, timestamp = (int(entry[name]) for name in names)
+    start = int(entry["current_txn_first_offset"])
+    return ListedProducer(
+        topic=partition.topic,
+        partition=partition.partition,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        last_sequence=sequence,
+        last_timestamp=timestamp,
+        last_time=utc(timestamp),
+        transaction_start_offset=start if start >= 0 else None,
+        last_offset=int(entry["last_offset"]),
+    )

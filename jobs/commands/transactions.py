@@ -15,13 +15,14 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.producers import as_of_option, partition_number_option
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import crc_option, log_dirs_argument, topic_option
-from tiersnap.jobs.output import Output, cell, of_row
+from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict
+    from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
+    from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, TransactionVerdict
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
@@ -180,7 +181,6 @@ def transactions(
     from tiersnap.snapshot.exactly_once.transactions import kafka_table
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
-    from tiersnap.snapshot.exactly_once.transactions.rows import state_row
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
@@ -201,18 +201,82 @@ def transactions(
     findings += [*log.findings, *missing_of(opened, log)]
     known = log.with_partitions(topic, partition) if transactional_id is None else [log.described(transactional_id)]
     columns, headings = (_LIST_COLUMNS, kafka_table.LIST) if question == LIST else (None, kafka_table.DESCRIBE)
-    rows = (of_row(ListedTransaction, state_row(each, as_of=as_of)) for each in known)
+    rows = (_listed(each, as_of) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
     return exit_code_of(findings)
+
+
+def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:
+    """Return what a coordinator knows; under `coordinator` the partition whose leader it is."""
+    from tiersnap.snapshot.formats.transaction_state import TOPIC
+
+    value = known.value
+    start = value.start_timestamp if value.start_timestamp >= 0 else None
+    partitions = sorted(each for each in value.partitions or () if value.has_partition(each))
+    return ListedTransaction(
+        transactional_id=known.transactional_id,
+        coordinator=f"{TOPIC}-{known.partition}",
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        transaction_state=str(value.state),
+        transaction_timeout_ms=value.timeout_ms,
+        transaction_start_timestamp=start,
+        transaction_start_time=utc(start),
+        transaction_duration_ms=None if start is None else as_of - start,
+        topic_partitions=[f"{topic}-{partition}" for topic, partition in partitions],
+        last_update_timestamp=value.last_update_timestamp,
+        last_update_time=utc(value.last_update_timestamp),
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_transaction_version=value.client_transaction_version,
+        next_producer_epoch=value.next_producer_epoch,
+        unknown_tags={str(tag): content.hex() for tag, content in value.unknown_tags.items()},
+        value_version=value.version,
+        offset=known.offset,
+        timestamp=known.timestamp,
+        time=utc(known.timestamp),
+    )
+
+
+def _opened(judged: JudgedTransaction, as_of: int) -> OpenTransaction:
+    """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
+    from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict, abort_command, terminate_command
+
+    transaction, coordinated, verdict = judged.transaction, judged.coordinated, judged.verdict
+    state = None if coordinated is None else coordinated.value
+    transactional_id = None if coordinated is None else coordinated.transactional_id
+    terminated = transactional_id if verdict is TransactionVerdict.TWO_PHASE else None
+    return OpenTransaction(
+        topic=transaction.topic,
+        partition=transaction.partition,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        coordinator_epoch=transaction.coordinator_epoch,
+        transaction_start_offset=transaction.start_offset,
+        last_timestamp=transaction.last_timestamp,
+        last_time=utc(transaction.last_timestamp),
+        duration_minutes=judged.minutes(as_of),
+        verdict=verdict,
+        reason=judged.reason,
+        transactional_id=transactional_id,
+        transaction_state=None if state is None else str(state.state),
+        coordinator_producer_epoch=None if state is None else state.producer_epoch,
+        is_late=judged.is_late,
+        blocked_segment_count=len(transaction.blocked_segments),
+        blocked_segments=list(transaction.blocked_segments),
+        blocked_bytes=transaction.blocked_bytes,
+        abort_command=abort_command(transaction) if verdict.is_hanging else None,
+        abort_command_before_3_0=abort_command(transaction, before_3_0=True) if verdict.is_hanging else None,
+        terminate_command=None if terminated is None else terminate_command(terminated),
+    )
 
 
 def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
     """Show the table and what comes next; with `everything` also the transactions that do not hang."""
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import FIND_HANGING as HEADINGS
-    from tiersnap.snapshot.exactly_once.transactions.rows import hanging_row
 
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
-    rows = (of_row(OpenTransaction, hanging_row(each, as_of=as_of)) for each in shown)
+    rows = (_opened(each, as_of) for each in shown)
     output.rows(OpenTransaction, rows, kafka=HEADINGS, findings=outcome.findings)
     for line in _next_steps(outcome, len(outcome.judged) - len(shown)):
         output.talk(line)

@@ -86,7 +86,6 @@ TRANSACTIONS = _each(
         "open_transactions": _HANGING,
         "partitioner": ("exactly_once/transactions/test_partitioner.py",),
         "producers": (*_HANGING, *_STATES),
-        "rows": (*_HANGING, *_STATES),
         "transaction_log": (*_STATES, *_HANGING),
     },
 )

@@ -11,7 +11,6 @@ from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
-from tiersnap.snapshot.units import utc
 
 _NOBODY = np.empty(0, ENTRY_DTYPE)
 
@@ -38,29 +37,12 @@ class ProducerListing:
     findings: list[Finding] = field(default_factory=list)
     expired: int = 0
 
-    def rows(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[dict[str, object]]:
-        """Return a row a producer that brokers still have, as DescribeProducers answers."""
+    def entries(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[tuple[Partition, np.void]]:
+        """Return the entries (ENTRY_DTYPE) of producers that brokers still have, ascending in each partition."""
         for log_dir, partition in partitions:
             replayed = replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
             self.findings.extend(replayed.examination.findings)
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
             self.expired += entries.size - live.size
-            yield from (_row(partition, entry) for entry in live)
-
-
-def _row(partition: Partition, entry: np.void) -> dict[str, object]:
-    """-1 where there is no batch and no marker, ms since the epoch; None without an open transaction or a time."""
-    start = int(entry["current_txn_first_offset"])
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "producer_id": int(entry["producer_id"]),
-        "producer_epoch": int(entry["producer_epoch"]),
-        "coordinator_epoch": int(entry["coordinator_epoch"]),
-        "last_sequence": int(entry["last_sequence"]),
-        "last_timestamp": int(entry["timestamp"]),
-        "last_time": utc(int(entry["timestamp"])),
-        "transaction_start_offset": start if start >= 0 else None,
-        "last_offset": int(entry["last_offset"]),
-    }
+            yield from ((partition, entry) for entry in live)
