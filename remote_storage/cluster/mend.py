@@ -41,15 +41,14 @@ class Mending:
     """One missing segment, and how it ends.
 
     Attributes:
-        attempt, copy: what is there of it in the other place; None where it is not complete.
+        found: it, in the other place; None where it is not complete there.
         error: why it failed.
     """
 
     missing: MissingSegment
     action: MendAction
     outcome: MendOutcome
-    attempt: SegmentObjects | None = None
-    copy: RemoteSegment | None = None
+    found: RemoteSegment | None = None
     error: TiersnapError | None = None
 
     @property
@@ -81,7 +80,7 @@ def _planned(
     found = None if attempt is None else read_segment(source, attempt)
     why = _why_not(metadata, found, action)
     if isinstance(found, RemoteSegment) and not why:
-        return Mending(missing, action, MendOutcome.PLANNED, attempt, found)
+        return Mending(missing, action, MendOutcome.PLANNED, found)
     error = CorruptDataError(
         f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
         hint="find its objects, in older versions of the bucket say, and name that place by --from",

@@ -66,14 +66,13 @@ class PutBack:
                 yield replace(each, outcome=MendOutcome.MENDED)
 
     def _put_back(self, planned: Mending) -> None:
-        assert planned.attempt is not None
-        assert planned.copy is not None
+        assert planned.found is not None
         made: list[str] = []
         try:
             if planned.action is MendAction.REBUILD:
-                self._rebuild(planned.metadata, planned.copy, made)
+                self._rebuild(planned.metadata, planned.found, made)
             else:
-                self._copy_all(planned.metadata, planned.attempt, made)
+                self._copy_all(planned.metadata, planned.found.objects, made)
             self._check_known(planned.metadata)
         except DeletedByClusterError:
             self._delete(made)
