@@ -47,7 +47,7 @@ def plan_publication(
             if plan.leader < 0:
                 raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
             start = starts[partition.topic, partition.partition]
-            answers = lineage.of(partition, plan.leader)
+            answers = lineage(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             planned = plan_segments(
                 partition,

@@ -99,7 +99,7 @@ def find_stuck(
 
     def end_of(partition: TopicIdPartition) -> int:
         start, _ = offsets[partition.topic, partition.partition]
-        answers = lineage.of(partition, candidates[partition])
+        answers = lineage(partition, candidates[partition])
         why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
         return first_offset_missing(cache.segments(partition).values(), start, why_outside)
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tiersnap.remote_storage.cluster.client import PASSING, Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import LeaderLineage
+from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -57,8 +57,8 @@ class WithoutBrokers(Cluster):
 
 
 def test_a_leader_that_has_gone_is_waited_for():
-    with LeaderLineage(WithoutBrokers(NOBODY)) as lineage, pytest.raises(BrokerUnavailableError, match="broker 2"):
-        lineage.of(TopicIdPartition("t", "A" * 22, 0), 2)(0)
+    with open_lineage(WithoutBrokers(NOBODY), ()) as lineage, pytest.raises(BrokerUnavailableError, match="broker 2"):
+        lineage(TopicIdPartition("t", "A" * 22, 0), 2)(0)
 
 
 def answer_one_request_a_connection(server: socket.socket, error: int = 0) -> None:
