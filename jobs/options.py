@@ -274,7 +274,7 @@ class RemoteView:
 
         if self.remote is None:
             return Beginnings()
-        from tiersnap.snapshot.tasks.remote_start import beginning
+        from tiersnap.snapshot.replay.remote_start import beginning
 
         return Beginnings(partial(beginning, self._look(), now, producer_expiration))
 

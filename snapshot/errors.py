@@ -6,6 +6,7 @@ tail, a missing snapshot) are not errors: they are findings and verdicts, becaus
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -137,6 +138,26 @@ def failure(
     if error_type in names_of_refusals():
         return GateError(message, hint=hint or "docs/runbook.md, exit code 4")
     return UnfinishedError(message, hint=hint or "docs/runbook.md, exit code 6")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedError:
+    """What a table or a task keeps of an error; `error_type` is the name of its class."""
+
+    message: str
+    is_transient: bool = False
+    error_type: str | None = None
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, error: TiersnapError, message: str) -> RecordedError:
+        """Return what is kept of an error, with a message that says where it came up."""
+        return cls(message, isinstance(error, TransientError), type(error).__name__, error.hint)
+
+    @property
+    def error(self) -> TiersnapError:
+        """The error again; see `failure`."""
+        return failure(self.message, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
 
 
 # What a table or a task keeps of an error beside its message, as `failure` is given it.

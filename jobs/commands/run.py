@@ -103,7 +103,7 @@ def _settings(
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
     from tiersnap.snapshot.log.places import located
-    from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
+    from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 
     return RunSettings(
         sources=sources,

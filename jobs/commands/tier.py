@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,7 +84,7 @@ def _host(
     from tiersnap.remote_storage.stores.paced_store import paced
     from tiersnap.remote_storage.upload.tier_host import HostTier
     from tiersnap.remote_storage.upload.tier_job import Tierer
-    from tiersnap.snapshot.tasks.carry_options import CarryOptions
+    from tiersnap.snapshot.replay.replay_options import CarryOptions
 
     opt.expiry(expiration, as_of, now, producer_expiration)
     store = paced(open_store(remote, s3, writes=apply), rate)
@@ -231,9 +230,9 @@ def _row(each: HostPartition) -> TieredPartition:
     return TieredPartition(
         log_dir=each.log_dir,
         partition=each.partition.name,
-        segments=len(each.readiness),
-        tiered=sum(row["state"] == "COPY_SEGMENT_FINISHED" for row in each.tiered),
-        verdicts=dict(Counter(row["verdict"] for row in each.readiness).most_common()),
+        segments=len(each.segments),
+        tiered=sum(event.is_finished for event in each.events),
+        verdicts={str(verdict): count for verdict, count in each.verdicts.most_common()},
         findings=len(each.findings),
     )
 
@@ -254,7 +253,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 
 def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str]) -> None:
     from tiersnap.snapshot.readiness.exit_codes import next_steps
-    from tiersnap.snapshot.tables.listed import Encryption
+    from tiersnap.snapshot.replay.remote_view import Encryption
 
     commands = host_commands(log_dirs, info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from tiersnap.remote_storage.cluster.copy_progress import Progress, Watched
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.judge import Readiness, Verdict
 
 
 class End(StrEnum):
@@ -64,20 +63,18 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(
-        self, readiness: Iterable[Mapping[str, Any]], plan: PartitionPlan | None, *, applied: bool, replace: bool
-    ) -> None:
-        """Take in what was tiered and what may be published; `readiness` are the partition's rows of READINESS.
+    def plan(self, readiness: Iterable[Readiness], plan: PartitionPlan | None, *, applied: bool, replace: bool) -> None:
+        """Take in what was tiered and what may be published; `readiness` is that of the partition's segments.
 
         With `replace` broken snapshots stand in the way no more than missing ones.
         """
-        rows = sorted(readiness, key=lambda row: int(row["base_offset"]))
-        waiting = [row for row in rows if row["verdict"] != Verdict.ALREADY_TIERED and not self._is_passed_by(row)]
+        segments = sorted(readiness, key=lambda each: each.base_offset)
+        waiting = [each for each in segments if each.verdict != Verdict.ALREADY_TIERED and not self._is_passed_by(each)]
         clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
-        is_stopped = not waiting or waiting[0]["verdict"] not in clearable
-        done = [row for row in rows if row["verdict"] == Verdict.ALREADY_TIERED]
-        counted = done if applied else [row for row in waiting if row["verdict"] in {*clearable, Verdict.GAP_BEFORE}]
-        self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
+        is_stopped = not waiting or waiting[0].verdict not in clearable
+        done = [each for each in segments if each.verdict == Verdict.ALREADY_TIERED]
+        counted = done if applied else [each for each in waiting if each.verdict in {*clearable, Verdict.GAP_BEFORE}]
+        self.tier = sum(each.base_offset >= self.stuck.next_offset for each in counted)
         if plan is not None:
             self.take(plan)
         if plan is not None and plan.blocked_by is not None:
@@ -85,8 +82,8 @@ class Freeing:
         elif not self.publish and not self._must_look(plan) and (applied or is_stopped):
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED
-            self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
-            self.hint = first["next_step"] if first else ""
+            self.reason = f"{first.verdict}: {first.reason}" if first else "nothing is left to tier"
+            self.hint = first.next_step if first else ""
 
     def refuse(self, refusal: TiersnapError) -> None:
         """What was tiered may not be published."""
@@ -123,10 +120,10 @@ class Freeing:
         ]
         return max([self.stuck.next_offset, *ends])
 
-    def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
+    def _is_passed_by(self, segment: Readiness) -> bool:
         """Whether it lies in a gap below the offset where the copier is."""
-        is_gap = row["verdict"] in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
-        return is_gap and int(row["base_offset"]) < self.stuck.next_offset
+        is_gap = segment.verdict in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
+        return is_gap and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
         """What to look for, from what is known now."""

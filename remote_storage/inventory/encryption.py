@@ -18,7 +18,7 @@ from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, S
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.tables.listed import Encryption
+from tiersnap.snapshot.replay.remote_view import Encryption
 
 _LISTED = 1000  # objects: one page of a listing
 _READ = 4  # manifests, the newest of those

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -13,8 +13,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.tasks.judge_partition import coverage_of_copies
-from tiersnap.snapshot.tasks.remote_start import beginning, is_continued
+from tiersnap.snapshot.replay.remote_start import beginning, is_continued
+from tiersnap.snapshot.replay.remote_view import RemoteView
 
 _T = TypeVar("_T")
 
@@ -23,9 +23,9 @@ _T = TypeVar("_T")
 class ObserveOnce(Observe):
     """Looks once at a partition that is asked for again right after."""
 
-    _last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _last: dict[str, RemoteView] = field(default_factory=dict)
 
-    def __call__(self, partition: Partition) -> dict[str, Any]:
+    def __call__(self, partition: Partition) -> RemoteView:
         """See RemoteLook."""
         if partition.path not in self._last:
             found = super().__call__(partition)
@@ -61,14 +61,14 @@ class HostInventory:
 
         def ask() -> Beginning:
             if self._is_tiered(partition):
-                return Beginning(is_continued(partition, self.look(partition)["copies"]))
+                return Beginning(is_continued(partition, self.look(partition).copies))
             return beginning(self.look, self.now, self.producer_expiration, partition)
 
         return self._asked(partition, ask, unknown)
 
     def _is_tiered(self, partition: Partition) -> bool:
         first, last = partition.first_base_offset, partition.segments[-1].base_offset
-        return coverage_of_copies(self.look(partition), partition.leader_epochs or (), ENDLESS).covers(first, last)
+        return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.
@@ -78,10 +78,8 @@ class HostInventory:
         """
         if not _may_be_tiered(partition):
             return NOTHING_REMOTE
-        epochs = partition.leader_epochs or ()
-        return self._asked(
-            partition, lambda: coverage_of_copies(self.look(partition), epochs, log_end_offset), NOTHING_REMOTE
-        )
+        epochs = partition.leader_epochs
+        return self._asked(partition, lambda: self.look(partition).coverage(epochs, log_end_offset), NOTHING_REMOTE)
 
     def _asked(self, partition: Partition, ask: Callable[[], _T], otherwise: _T) -> _T:
         if self._is_away:

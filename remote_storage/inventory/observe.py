@@ -1,10 +1,9 @@
-"""What the listing of a log directory asks of remote storage: snapshot.tasks.remote_look.RemoteLook over a store."""
+"""What the listing of a log directory asks of remote storage: replay.remote_view.RemoteLook over a store."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tiersnap.remote_storage.inventory.encryption import (
     UNKNOWN,
@@ -21,10 +20,10 @@ from tiersnap.remote_storage.inventory.starts import find_start, read_start, sta
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy, RemoteView
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Observe:
     known_to_brokers: Mapping[str, Container[str]] | None = None
     _shown: dict[str, Shown] = field(default_factory=dict, compare=False)  # by topic; "" of the store
 
-    def __call__(self, partition: Partition) -> dict[str, Any]:
+    def __call__(self, partition: Partition) -> RemoteView:
         """See RemoteLook."""
         keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
         local_start = partition.segments[0].base_offset
@@ -54,23 +53,25 @@ class Observe:
         lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), known, local=local)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
-        rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.segments]
-        rows += [_row(copy, is_done=False) for copy in found.uncounted]
-        rows += [_begun(each.segment_id, each.start_offset, each.end_offset - 1, 0, is_ours=True) for each in lost]
+        copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
+        copies += [_listed(each, is_done=False) for each in found.uncounted]
+        copies += [ListedCopy(each.segment_id, each.start_offset, each.end_offset, is_ours=True) for each in lost]
         in_flight = found.in_flight()
         shown = self._encryption(found) if segments and self.refuses_plaintext and not local else None
-        rows += [
-            _begun(left.segment_id, left.start_offset, left.start_offset, left.written_at, is_ours=False)
+        copies += [
+            ListedCopy(
+                left.segment_id, left.start_offset, left.start_offset + 1, written_at=left.written_at, is_brokers=True
+            )
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys
         ]
-        return {
-            "copies": rows,
-            "expired_to": found.expired_to or None,
-            "encryption": None if shown is None else str(shown.encryption),
-            "encrypted_by": None if shown is None else shown.manifest or None,
-            "leftover_count": len(leftovers_of(found)),
-        }
+        return RemoteView(
+            tuple(copies),
+            found.expired_to or None,
+            None if shown is None else shown.encryption,
+            None if shown is None else shown.manifest or None,
+            len(leftovers_of(found)),
+        )
 
     def _encryption(self, found: RemoteInventory) -> Shown:
         """What manifests show, of the partition, else of its topic, else of the store; those are asked once."""
@@ -86,11 +87,11 @@ class Observe:
             shown = self._shown[""]
         return shown
 
-    def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """See RemoteLook."""
         return find_start(self.store, name_of(partition), copies)
 
-    def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
+    def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         """See RemoteLook."""
         return read_start(self.store, self.layout, name_of(partition), start)
 
@@ -100,34 +101,16 @@ class Observe:
         return state_at(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
 
 
-def _row(copy: RemoteSegment, *, is_done: bool) -> dict[str, Any]:
-    """A row of listed.COPY."""
-    state = SegmentState.COPY_SEGMENT_FINISHED if is_done else SegmentState.COPY_SEGMENT_STARTED
-    return {
-        "segment_id": copy.segment_id,
-        "start_offset": copy.start_offset,
-        "end_offset": copy.end_offset - 1,
-        "segment_size_bytes": copy.metadata.segment_size,
-        "max_timestamp": copy.metadata.max_timestamp,
-        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
-        "state": state.name,
-        "event_timestamp": copy.written_at,
-        "is_ours": not is_done,
-        "is_brokers": copy.is_brokers,
-    }
-
-
-def _begun(segment_id: str, start_offset: int, end_offset: int, written_at: int, *, is_ours: bool) -> dict[str, Any]:
-    """A row of listed.COPY of what is no whole copy; `end_offset` inclusive, `written_at` in ms."""
-    return {
-        "segment_id": segment_id,
-        "start_offset": start_offset,
-        "end_offset": end_offset,
-        "segment_size_bytes": 0,
-        "max_timestamp": -1,
-        "leader_epochs": [],
-        "state": SegmentState.COPY_SEGMENT_STARTED.name,
-        "event_timestamp": written_at,
-        "is_ours": is_ours,
-        "is_brokers": not is_ours,
-    }
+def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
+    return ListedCopy(
+        segment.segment_id,
+        segment.start_offset,
+        segment.end_offset,
+        segment.metadata.segment_size,
+        segment.metadata.max_timestamp,
+        segment.leader_epochs,
+        is_done,
+        segment.written_at,
+        is_ours=not is_done,
+        is_brokers=segment.is_brokers,
+    )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.inventory.remote_log import RemoteLog, claimed_segment, metadata_of, vouched_snapshot
@@ -17,7 +16,8 @@ from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
-from tiersnap.snapshot.tables.remote_log_segments import to_leader_epochs
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy
+from tiersnap.snapshot.replay.trust import Provenance
 
 _log = logging.getLogger(__name__)
 
@@ -63,51 +63,44 @@ def state_at(
     return found
 
 
-def find_start(
-    store: ObjectStore, partition: TopicIdPartition, copies: Iterable[Mapping[str, Any]]
-) -> dict[str, Any] | None:
-    """Return a row of listed.START of the first copy whose claim vouches for its snapshot, None where none does.
+def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
+    """Return the start of the first copy whose claim vouches for its snapshot, None where none does.
 
     It costs a request a copy.
 
     Args:
-        copies: rows of listed.COPY of finished copies, those to be asked first in front.
+        copies: finished ones, those to be asked first in front.
     """
     for copy in copies:
-        segment = claimed_segment(partition, copy["start_offset"], to_leader_epochs(copy["leader_epochs"]))
+        segment = claimed_segment(partition, copy.start_offset, copy.leader_epochs)
         try:
-            snapshot = vouched_snapshot(read_claim(store, ObjectKeys(), segment), copy["segment_id"])
+            snapshot = vouched_snapshot(read_claim(store, ObjectKeys(), segment), copy.segment_id)
         except CorruptDataError:
             continue
         if snapshot is not None:
-            return {
-                "offset": copy["end_offset"] + 1,
-                "segment_id": copy["segment_id"],
-                "segment_start_offset": copy["start_offset"],
-                "crc32c": snapshot.crc32c,
-                "provenance": snapshot.provenance,
-            }
+            provenance = Provenance(snapshot.provenance)
+            return ClaimedStart(copy.end_offset, copy.segment_id, copy.start_offset, snapshot.crc32c, provenance)
     return None
 
 
-def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: Mapping[str, Any]) -> bytes:
-    """Return the snapshot of a row of listed.START.
+def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
+    """Return the snapshot.
 
     Raises:
         SnapshotChangedError: it is gone, or another one than the claim says.
     """
-    metadata = metadata_of(partition, start["segment_id"], start["segment_start_offset"], start["offset"])
+    metadata = metadata_of(partition, start.segment_id, start.segment_start_offset, start.offset)
     cause = ""
     try:
         data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
     except ObjectNotFoundError as error:
         data, cause = b"", error.message
-    if start["crc32c"] == crc32c(data):
+    if start.crc32c == crc32c(data):
         return data
-    claimed = start["crc32c"]
+    claimed = start.crc32c
     raise SnapshotChangedError(
         f"{metadata.id}: {cause or f'its snapshot has CRC {crc32c(data):08x}, its claim says {claimed:08x}'}",
         hint="tiersnap restore looks at it",
-        offset=start["offset"],
+        offset=start.offset,
         at="",
     )

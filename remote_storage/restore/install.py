@@ -127,8 +127,7 @@ class Installation:
             return "at or below the log start offset"
         examination = examine(self.log_dir.filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
         self.findings.extend(examination.findings)
-        damage = examination.replay.damage or examination.replay.refusal
-        return f"the log cannot be folded up to there: {damage}"
+        return f"the log cannot be folded up to there: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
         """Remember it if the same partition's snapshots are stored under another topic id."""

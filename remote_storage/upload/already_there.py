@@ -5,6 +5,7 @@ that they had finished are finished here, and not copied again.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -12,8 +13,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_job import TierJob
-from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.readiness.coverage import coverage_of
@@ -31,8 +32,8 @@ def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
     return coverage.covers(segment.base_offset, segment.next_base_offset)
 
 
-def row_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Row | None:
-    """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now.
+def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> CopyEvent | None:
+    """The event of a segment that is covered; a copy of ours that was not said to be finished is finished now.
 
     None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
     """
@@ -41,19 +42,21 @@ def row_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInven
     newest = next(reversed(same), None)
     claimed_segment = job.claimed_segment(segment)
     if newest is None or claimed_segment not in inventory.claimed:
-        return job.row(segment, segment_id=newest)
+        return job.event(segment, segment_id=newest)
     try:
         found = claims.read_claim_and_age(job.store, job.keys, claimed_segment)
         if found is None or found[0].holder.segment_id not in same:
-            return job.row(segment, segment_id=newest)
+            return job.event(segment, segment_id=newest)
         if found[0].finished is None and not _finish(job, segment, *found):
             return None
     except TiersnapError as error:
-        return job.row(segment, error=error)
+        return job.event(segment, error=error)
     holder = found[0].holder
-    row = job.row(segment, segment_id=holder.segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+    event = job.event(segment, segment_id=holder.segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
     # A task that is begun again counts what it sent before: those rows were lost with its worker.
-    return {**row, "bytes": same[holder.segment_id].objects.stored} if holder.run_id == job.tierer.run_id else row
+    if holder.run_id != job.tierer.run_id:
+        return event
+    return replace(event, bytes=same[holder.segment_id].objects.stored)
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:

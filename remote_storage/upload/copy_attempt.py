@@ -18,10 +18,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.retire.leftovers import Swept
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
-from tiersnap.remote_storage.upload.already_there import claimed_snapshot, is_covered, row_of_covered
+from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_job import TierJob
-from tiersnap.remote_storage.upload.tier_rows import Row, started
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
 from tiersnap.snapshot.errors import TiersnapError
 
@@ -34,18 +34,18 @@ class Lost:
     seconds: float
 
 
-def attempt(job: TierJob, segment: PlannedSegment, ready: SegmentBundle) -> Generator[Row, None, Lost | None]:
+def attempt(job: TierJob, segment: PlannedSegment, ready: SegmentBundle) -> Generator[CopyEvent, None, Lost | None]:
     """Claim and copy; returns how the claim was lost, None where the segment is settled."""
     began = time.monotonic()
     try:
         claimed = _claim(job, segment)
         if claimed is None:
-            yield row_of_covered(job, segment, job.list_remote_partition(segment.base_offset)) or job.row(segment)
+            yield event_of_covered(job, segment, job.list_remote_partition(segment.base_offset)) or job.event(segment)
             return None
     except ClaimedError as error:
         return Lost(error, 0.0)
     except TiersnapError as error:
-        yield job.row(segment, error=error)
+        yield job.event(segment, error=error)
         return None
     taken = yield from _copy(job, segment, ready, claimed)
     return None if taken is None else Lost(taken, time.monotonic() - began)
@@ -83,11 +83,11 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
 
 def _copy(
     job: TierJob, segment: PlannedSegment, ready: SegmentBundle, claimed: Claim
-) -> Generator[Row, None, TiersnapError | None]:
+) -> Generator[CopyEvent, None, TiersnapError | None]:
     """Copy for the holder of `claimed`; returns how it lost the claim, None if it did not."""
     metadata = job.metadata(ready, claimed.holder)
     segment_id = metadata.id.segment_id
-    yield started(metadata, segment)
+    yield job.event(segment, segment_id=segment_id, state=metadata.state)
     try:
         delete_earlier(job, metadata, claimed)
         copied = copy_segment(
@@ -120,20 +120,20 @@ def _copy(
         yield from _undone(job, segment, segment_id, None, left=left)
         return error
     except TiersnapError as error:  # whether it is finished nobody knows; the copy is, and the next run looks
-        yield job.row(segment, segment_id=segment_id, error=error)
+        yield job.event(segment, segment_id=segment_id, error=error)
         return None
-    done = job.row(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
-    yield {**done, "bytes": copied.bytes, "rebuilt_indexes": copied.rebuilt_indexes}
+    done = job.event(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+    yield replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)
     return None
 
 
 def _undone(
     job: TierJob, segment: PlannedSegment, segment_id: str, error: TiersnapError | None, *, left: bool
-) -> Iterator[Row]:
+) -> Iterator[CopyEvent]:
     """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
     steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
     for state in steps:
-        yield job.row(segment, segment_id=segment_id, state=state, error=error if state is steps[-1] else None)
+        yield job.event(segment, segment_id=segment_id, state=state, error=error if state is steps[-1] else None)
 
 
 def _is_lost(job: TierJob, claimed: Claim, error: TiersnapError) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report.run_info import RunCounts
-from tiersnap.snapshot.tables.facts import Row
-from tiersnap.snapshot.tables.schemas import READINESS
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,7 @@ class HostOutcome:
     @property
     def findings(self) -> list[Finding]:
         """What is damaged or may not be read."""
-        return [*self.of_log_dirs, *self._of_partitions()]
-
-    def _of_partitions(self) -> Iterator[Finding]:
-        return (
-            Finding(FindingKind(row["finding_kind"]), row["path"], row["position"], row["message"])
-            for each in self.partitions
-            for row in each.findings
-        )
+        return [*self.of_log_dirs, *(finding for each in self.partitions for finding in each.findings)]
 
     @property
     def errors(self) -> list[TiersnapError]:
@@ -43,14 +38,14 @@ class HostOutcome:
         return [error for each in self.partitions for error in each.errors]
 
     @property
-    def copied(self) -> list[Row]:
-        """Rows of tier_rows.TIERED of the segments that are now in remote storage."""
-        return [row for each in self.partitions for row in each.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
+    def copied(self) -> list[CopyEvent]:
+        """Events of the segments that are now in remote storage."""
+        return [event for each in self.partitions for event in each.events if event.is_finished]
 
     @property
     def copies_finished(self) -> int:
         """Copies that other attempts had made, and that count since: nothing was sent for them."""
-        return sum(not row["bytes"] for row in self.copied)
+        return sum(not event.bytes for event in self.copied)
 
     @property
     def encryption(self) -> Counter[str]:
@@ -66,7 +61,7 @@ class HostOutcome:
     @property
     def counts(self) -> RunCounts:
         """What was written by this run; a copy that was finished without a byte is none."""
-        sent = [row["bytes"] for row in self.copied if row["bytes"]]
+        sent = [event.bytes for event in self.copied if event.bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
             snapshots_mended=sum(each.snapshots_mended for each in self.partitions),
@@ -77,23 +72,25 @@ class HostOutcome:
     @property
     def verdicts(self) -> Counter[Verdict]:
         """Segments by verdict."""
-        return Counter(Verdict(row["verdict"]) for each in self.partitions for row in each.readiness)
+        return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
 
     def file_of(self, verdict: Verdict) -> str:
         """Path of the first segment with the verdict, FILE without one."""
         found = (
             segment.log.path
             for each in self.partitions
-            for row, segment in zip(each.readiness, each.partition.segments, strict=False)
-            if row["verdict"] == verdict
+            for judged, segment in zip(each.segments, each.partition.segments, strict=False)
+            if judged.readiness.verdict is verdict
         )
         return next(found, "FILE")
 
     def readiness(self) -> Iterator[pa.RecordBatch]:
         """Rows of READINESS, a batch a partition that has any."""
+        from tiersnap.snapshot.tables.readiness import readiness_batch
+
         for each in self.partitions:
-            if each.readiness:
-                yield pa.RecordBatch.from_pylist(each.readiness, schema=READINESS)
+            if each.segments:
+                yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
 
     def exit_code(self, *, apply: bool) -> ExitCode:
         """What is damaged, could not be written or read, or was refused although it was to be tiered; else OK."""
@@ -102,4 +99,4 @@ class HostOutcome:
 
 def _is_to_tier(partition: HostPartition) -> bool:
     wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
-    return bool(partition.tiered) or any(row["verdict"] in wanted for row in partition.readiness)
+    return bool(partition.events) or any(partition.verdicts[each] for each in wanted)

@@ -20,8 +20,8 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, StoredSnapshot
 from tiersnap.snapshot.replay.trust import Provenance, compare
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ and copy are the functions that the tasks of a fleet call.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -19,24 +19,25 @@ from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
+from tiersnap.remote_storage.upload.plan_segment import plan_segment
 from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.remote_storage.upload.tier_task import planned_segment
-from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
-from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.errors import RecordedError, TiersnapError
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
-from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
-from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.tables.facts import FactKind, Row
-from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions
-from tiersnap.snapshot.tasks.local_input import LocalInput
+from tiersnap.snapshot.readiness.judge import Readiness, Verdict
+from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
+from tiersnap.snapshot.replay.decodes import LocalDecodes
+from tiersnap.snapshot.replay.facts import PartitionFacts
+from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
+from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.replay.remote_view import Encryption, RemoteView
+from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 
 @dataclass
@@ -45,26 +46,38 @@ class HostPartition:
 
     Attributes:
         log_dir: as the user named it.
-        readiness: rows of READINESS, as they stand now.
-        tiered: rows of tier_rows.TIERED.
-        findings: rows of PARTITIONS of the kind FINDING.
+        facts: of the partition.
+        segments: judged, as they stand now; ascending.
+        events: of copies, in order.
+        findings: what is damaged or may not be read.
         errors: what failed.
         snapshots_written: objects.
         snapshots_mended: those of them that took the place of a damaged object.
         leftovers_removed: objects of attempts that had ended.
-        encryption: listed.Encryption of what lies in remote storage; None where nobody looked.
+        encryption: what lies in remote storage; None where nobody looked.
     """
 
     log_dir: str
     partition: Partition
-    readiness: list[Row] = field(default_factory=list)
-    tiered: list[Row] = field(default_factory=list)
-    findings: list[Row] = field(default_factory=list)
+    facts: PartitionFacts
+    segments: list[SegmentReadiness]
+    events: list[CopyEvent] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
     errors: list[TiersnapError] = field(default_factory=list)
     snapshots_written: int = 0
     snapshots_mended: int = 0
     leftovers_removed: int = 0
-    encryption: str | None = None
+    encryption: Encryption | None = None
+
+    @property
+    def readiness(self) -> list[Readiness]:
+        """Of each segment, as it stands now."""
+        return [each.readiness for each in self.segments]
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Segments by verdict."""
+        return Counter(each.readiness.verdict for each in self.segments)
 
 
 @dataclass(frozen=True)
@@ -116,49 +129,58 @@ class HostTier:
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         observe = Observe(self.store, self.layout, not self.allow_plaintext, self.known_to_brokers)
-        look = ListPartitions(look=observe, wants_start=True)
+        lister = RemoteLister(observe, wants_start=True)
         sink = None
         if self.apply:
             sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace, kept=self._kept)
-        carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now, look=observe)
-        properties: dict[str, MetaProperties | None] = {}
+        task = ListingReplay(self.options, sink, run=1, now=self.tierer.now, look=observe)
+        cluster_ids: dict[str, str | None] = {}
         for named, each in found:
             log_dir = named.log_dir
-            if named.uri not in properties:
-                properties[named.uri] = read_properties(log_dir.filesystem, log_dir.path)
+            if named.uri not in cluster_ids:
+                properties = read_properties(log_dir.filesystem, log_dir.path)
+                cluster_ids[named.uri] = None if properties is None else properties.cluster_id
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
-            row = to_row(place_of(named.uri), partition, properties=properties[named.uri])
-            listed = look.with_remote(row, partition)
-            mine = carry if listed["remote_error"] is None else replace(carry, sink=None)
-            yield self._tier(named, partition, listed, mine)
+            listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.uri]))
+            mine = task if listing.remote_error is None else replace(task, sink=None)
+            yield self._tier(named.uri, listing, mine)
 
-    def _tier(
-        self, named: NamedLogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
-    ) -> HostPartition:
-        done = HostPartition(named.uri, partition)
+    def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay) -> HostPartition:
         self._kept.clear()
-        rows = LocalInput(named.log_dir.filesystem, partition, listed, check_crc=self.check_crc)
-        facts = list(carry.facts(rows))
-        done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
-        done.errors = [_failure(row["message"], row) for row in facts if row["kind"] == FactKind.ERROR]
-        done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
-        done.snapshots_mended = sum(bool(row.get("is_mended")) for row in facts)
-        if listed["remote_error"] is not None:
-            done.errors.append(_failure(listed["remote_error"], listed))
-        done.encryption = listed["encryption"]
-        beside = self._beside_now(listed)
-        judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration, beside=beside)
-        done.readiness = list(judge.verdicts(_complete(facts), listed["copies"]))
-        ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
-        if carry.sink is not None and listed["leftover_count"]:
+        replayed = task.replay(listing, LocalDecodes(listing.filesystem, self.check_crc))
+        done = self._judged(uri, listing, replayed)
+        if task.sink is not None and listing.remote.leftover_count:
             self._sweep(done)
-        if carry.sink is not None and ready:
-            self._copy(done, listed, ready)
+        if task.sink is not None and any(each.is_ready for each in done.segments):
+            self._copy(done, listing, replayed.examination.reached)
         return done
 
-    def _beside_now(self, listed: Mapping[str, Any]) -> BesideBrokers:
+    def _judged(self, uri: str, listing: PartitionListing, replayed: Replayed) -> HostPartition:
+        found, remote, partition = replayed.examination, listing.remote, listing.partition
+        policy = Policy(
+            self.options.replace, self.tierer.now, self.options.producer_expiration, beside=self._beside_now(remote)
+        )
+        coverage = remote.coverage(partition.leader_epochs, found.facts.log_end_offset)
+        judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
+        stored = [each.stored for each in found.reached.values() if each.stored is not None]
+        errors = [RecordedError.of(each, told_at(partition, each)).error for each in replayed.errors]
+        if listing.remote_error is not None:
+            errors.append(listing.remote_error.error)
+        return HostPartition(
+            uri,
+            partition,
+            found.facts,
+            list(judged),
+            findings=found.findings,
+            errors=errors,
+            snapshots_written=sum(each.written_by is not None for each in stored),
+            snapshots_mended=sum(each.is_mended for each in stored),
+            encryption=remote.encryption,
+        )
+
+    def _beside_now(self, remote: RemoteView) -> BesideBrokers:
         """By the store's clock as it is now; that is asked only where a broker's copy may have been made just now."""
-        is_asked = self.beside.left_for is not None and any(copy["is_brokers"] for copy in listed["copies"])
+        is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
         return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside
 
     def _sweep(self, done: HostPartition) -> None:
@@ -171,42 +193,32 @@ class HostTier:
         except TiersnapError as error:
             done.errors.append(error)
 
-    def _copy(self, done: HostPartition, listed: Mapping[str, Any], ready: list[Row]) -> None:
-        name = _name(done.partition)
-        planned = [planned_segment(row, self._kept) for row in ready_rows(listed, ready)]
-        by_base = {row["base_offset"]: row for row in done.readiness}
-        cluster_id = listed["cluster_id"]
-        for row in tier_partition(
-            self.store, self.layout, ObjectKeys(), name, planned, self.tierer, cluster_id=cluster_id
+    def _copy(self, done: HostPartition, listing: PartitionListing, snapshots: Mapping[int, SnapshotAt]) -> None:
+        partition = done.partition
+        by_base = {each.facts.base_offset: number for number, each in enumerate(done.segments)}
+        planned = [
+            plan_segment(
+                listing.filesystem,
+                segment,
+                judged,
+                leader_epochs=partition.leader_epochs or (),
+                open_transactions=open_at(segment.base_offset, snapshots.get(segment.base_offset)),
+                kept=self._kept,
+            )
+            for segment, judged in zip(partition.segments, done.segments, strict=True)
+            if judged.is_ready
+        ]
+        cluster_id = listing.cluster_id
+        for event in tier_partition(
+            self.store, self.layout, ObjectKeys(), _name(partition), planned, self.tierer, cluster_id=cluster_id
         ):
-            done.tiered.append(row)
-            if row["error"] is not None:
-                done.errors.append(_failure(row["error"], row))
-            elif row["state"] in (None, "COPY_SEGMENT_FINISHED"):
-                tiered = {"verdict": str(Verdict.ALREADY_TIERED), "reason": "in remote storage", "next_step": ""}
-                by_base[row["start_offset"]].update(tiered)
-
-
-def _failure(message: str, row: Mapping[str, Any]) -> TiersnapError:
-    return failure(message, **{name: row[name] for name in RECORDED})
+            done.events.append(event)
+            if event.error is not None:
+                done.errors.append(event.error.error)
+            elif event.is_in_remote_storage:
+                number = by_base[event.start_offset]
+                done.segments[number] = done.segments[number].as_tiered()
 
 
 def _name(partition: Partition) -> TopicIdPartition:
     return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
-
-
-def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:
-    """Rows of tier_task.READY of JUDGED rows, as jobs.pipeline.tiering.ready_segments joins them."""
-    files = {segment["base_offset"]: segment for segment in listed["segments"]}
-    for row in ready:
-        sizes = {name: size for name, size in files[row["base_offset"]].items() if name.endswith("_index_bytes")}
-        yield {**row, **sizes, "verdict": row["snapshot"], **row["copy"]}
-
-
-def _complete(facts: list[Row]) -> list[Row]:
-    """Rows with every column that verdicts ask for, as a table would give them."""
-    names = (
-        *("object_key", "object_crc", "file_bytes", "file_crc", "next_base_offset", "finding_kind"),
-        *("leader_epochs", "open_transactions", "expired_to", "encrypted_by"),
-    )
-    return [{**dict.fromkeys(names), **row} for row in facts]

@@ -22,8 +22,8 @@ from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
-from tiersnap.remote_storage.upload.tier_rows import Row, row_of
-from tiersnap.snapshot.errors import IncompleteBundleError, TiersnapError
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
+from tiersnap.snapshot.errors import IncompleteBundleError, RecordedError, TiersnapError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,25 @@ class TierJob:
         )
         return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
 
-    def row(
+    def event(
         self,
         segment: PlannedSegment,
         *,
         segment_id: str | None = None,
         state: SegmentState | None = None,
         error: TiersnapError | None = None,
-    ) -> Row:
-        """A row of tier_rows.TIERED."""
-        now = self.tierer.now
-        return row_of(self.partition, segment, now=now, segment_id=segment_id, state=state, error=error)
+    ) -> CopyEvent:
+        """What is to be told of a segment now."""
+        message = "" if error is None else f"{self.partition} segment {segment.base_offset}: {error.message}"
+        return CopyEvent(
+            self.partition,
+            segment.base_offset,
+            segment.next_base_offset,
+            segment.log.size,
+            segment.max_timestamp,
+            segment.segment_leader_epochs,
+            self.tierer.now,
+            segment_id,
+            state,
+            None if error is None else RecordedError.of(error, message),
+        )

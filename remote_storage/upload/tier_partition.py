@@ -19,11 +19,11 @@ from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.already_there import is_covered, row_of_covered
+from tiersnap.remote_storage.upload.already_there import event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
-from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError
 
 _log = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ def tier_partition(
     tierer: Tierer,
     *,
     cluster_id: str | None = None,
-) -> Iterator[Row]:
-    """Copy the READY segments of a partition, given in ascending order; rows of tier_rows.TIERED as things happen.
+) -> Iterator[CopyEvent]:
+    """Copy the READY segments of a partition, given in ascending order; events as things happen.
 
-    A copy of the lineage that is there already gives a row without a state, or with COPY_SEGMENT_FINISHED where it is
-    that of an attempt which was killed before it could say so. Errors are rows, and the last ones.
+    A copy of the lineage that is there already gives an event without a state, or with COPY_SEGMENT_FINISHED if it is
+    that of an attempt which was killed before it could say so. Errors are events, and the last ones.
 
     Args:
         keys: those of `layout`; claims lie below the same prefix.
@@ -65,12 +65,12 @@ def tier_partition(
         sweep_partition(store, keys, inventory).check()
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
-        yield job.row(planned[0], error=error)
+        yield job.event(planned[0], error=error)
         return
     for segment in planned:
-        for row in _tier(job, segment, inventory):
-            yield row
-            if row["error"] is not None:
+        for event in _tier(job, segment, inventory):
+            yield event
+            if event.error is not None:
                 return
 
 
@@ -83,33 +83,33 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
         )
 
 
-def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Iterator[Row]:
-    """Rows of one segment."""
+def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Iterator[CopyEvent]:
+    """Events of one segment."""
     try:
-        row = row_of_covered(job, segment, inventory) if is_covered(segment, inventory) else None
-        if row is not None:
-            yield row
+        event = event_of_covered(job, segment, inventory) if is_covered(segment, inventory) else None
+        if event is not None:
+            yield event
             return
         check_not_expired(segment, inventory)
         ready = segment.bundle(job.store)
     except TiersnapError as error:
-        yield job.row(segment, error=error)
+        yield job.event(segment, error=error)
         return
     lost = yield from attempt(job, segment, ready)
     if lost is None:
         return
-    row = _wait_for_other(job, segment, lost)
-    if row is None:
+    event = _wait_for_other(job, segment, lost)
+    if event is None:
         again = yield from attempt(job, segment, ready)
         if again is None:
             return
         # Whoever still holds the claim was waited for before.
-        row = _wait_for_other(job, segment, again) if again.seconds else None
-    yield row or job.row(segment, error=lost.error)
+        event = _wait_for_other(job, segment, again) if again.seconds else None
+    yield event or job.event(segment, error=lost.error)
 
 
-def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> Row | None:
-    """The row of the copy that another attempt makes, None if it does not come in time or that one gave up."""
+def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEvent | None:
+    """The event of the copy that another attempt makes, None if it does not come in time or that one gave up."""
     left = max(job.tierer.wait, _PATIENCE * lost.seconds)
     try:
         while True:
@@ -117,10 +117,10 @@ def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> Row | 
             if found is not None and found.finished is not None:
                 inventory = job.list_remote_partition(segment.base_offset)
                 if is_covered(segment, inventory):
-                    return row_of_covered(job, segment, inventory)
+                    return event_of_covered(job, segment, inventory)
             if left <= 0 or found is None or found.holder.ended:
                 return None
             job.tierer.pause(min(left, _POLL_SECONDS))
             left -= _POLL_SECONDS
     except TiersnapError as trouble:
-        return job.row(segment, error=trouble)
+        return job.event(segment, error=trouble)

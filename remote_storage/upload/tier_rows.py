@@ -1,4 +1,4 @@
-"""What tiering says of a segment, as rows of plain values: the announcements of KIP-405 and what went wrong."""
+"""Copy events as rows, as Spark's tasks give them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.upload.bundle import JudgedSegment
-from tiersnap.snapshot.errors import TiersnapError, recorded
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 
-Row = dict[str, Any]
 _LONG, _TEXT = pa.int64(), pa.string()
 
 TIERED = pa.schema(
@@ -36,43 +33,25 @@ TIERED = pa.schema(
 )
 
 
-def row_of(
-    partition: TopicIdPartition,
-    segment: JudgedSegment,
-    *,
-    now: int,
-    segment_id: str | None = None,
-    state: SegmentState | None = None,
-    sent: int = 0,
-    rebuilt: dict[str, str] | None = None,
-    error: TiersnapError | None = None,
-) -> Row:
-    """A row of TIERED."""
+def tiered_row(event: CopyEvent) -> dict[str, Any]:
+    """Return a row of TIERED."""
+    partition, error = event.partition, event.error
     return {
         "topic": partition.topic,
         "topic_id": partition.topic_id,
         "partition": partition.partition,
-        "start_offset": segment.base_offset,
-        "end_offset": segment.next_base_offset - 1,
-        "segment_id": segment_id,
-        "segment_size_bytes": segment.log.size,
-        "max_timestamp": segment.max_timestamp,
-        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in segment.segment_leader_epochs],
-        "state": None if state is None else state.name,
-        "event_timestamp": now,
-        "bytes": sent,
-        "rebuilt_indexes": rebuilt or {},
-        "error": None if error is None else f"{partition} segment {segment.base_offset}: {error.message}",
-        **recorded(error),
+        "start_offset": event.start_offset,
+        "end_offset": event.end_offset - 1,
+        "segment_id": event.segment_id,
+        "segment_size_bytes": event.segment_size,
+        "max_timestamp": event.max_timestamp,
+        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in event.leader_epochs],
+        "state": None if event.state is None else event.state.name,
+        "event_timestamp": event.event_timestamp,
+        "bytes": event.bytes,
+        "rebuilt_indexes": dict(event.rebuilt_indexes),
+        "error": None if error is None else error.message,
+        "error_type": None if error is None else error.error_type,
+        "hint": None if error is None else error.hint,
+        "is_transient": error is not None and error.is_transient,
     }
-
-
-def started(metadata: RemoteLogSegmentMetadata, segment: JudgedSegment) -> Row:
-    """COPY_SEGMENT_STARTED of an attempt."""
-    return row_of(
-        metadata.id.topic_id_partition,
-        segment,
-        now=metadata.event_timestamp,
-        segment_id=metadata.id.segment_id,
-        state=metadata.state,
-    )

@@ -13,12 +13,11 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.remote_storage.upload.tier_rows import TIERED
+from tiersnap.remote_storage.upload.tier_rows import TIERED, tiered_row
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
@@ -65,21 +64,21 @@ class TierTask:
     tierer: Tierer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Tier the partition; every row is given as soon as it is true."""
+        """Tier the partition; every event is a row as soon as it is true."""
         rows = [row for batch in batches for row in batch.to_pylist()]
         if not rows:
             return
         partition = TopicIdPartition(rows[0]["topic"], rows[0]["topic_id"], rows[0]["partition"])
         planned = [planned_segment(row) for row in rows]
         cluster_id = rows[0]["cluster_id"]
-        for row in tier_partition(
+        for event in tier_partition(
             self.store, self.layout, ObjectKeys(), partition, planned, self.tierer, cluster_id=cluster_id
         ):
-            yield pa.RecordBatch.from_pylist([row], schema=TIERED)
+            yield pa.RecordBatch.from_pylist([tiered_row(event)], schema=TIERED)
 
 
-def planned_segment(row: Mapping[str, Any], kept: KeptSnapshots | None = None) -> PlannedSegment:
-    """A row of READY as tier_partition takes it; a snapshot whose bytes are `kept` is not fetched."""
+def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:
+    """A row of READY as tier_partition takes it."""
     filesystem, folder = partition_folder(row)
     stem = f"{folder}/{row['base_offset']:020d}"
     opened = row["open_transactions"]
@@ -96,22 +95,18 @@ def planned_segment(row: Mapping[str, Any], kept: KeptSnapshots | None = None) -
         if opened is None
         else tuple((each["producer_id"], each["first_offset"]) for each in opened),
         header_digest=row["digest"] or None,
-        snapshot=_snapshot(row, filesystem, folder, kept),
+        snapshot=_snapshot(row, filesystem, folder),
     )
 
 
-def _snapshot(
-    row: Mapping[str, Any], filesystem: FileSystem, folder: str, kept: KeptSnapshots | None
-) -> SnapshotSource:
+def _snapshot(row: Mapping[str, Any], filesystem: FileSystem, folder: str) -> SnapshotSource:
     offset = row["next_base_offset"]
     if row["object_key"] is not None:
-        data = None if kept is None else kept.of(row["object_key"])
         return SnapshotSource(
             offset=offset,
             provenance=Provenance(row["provenance"]),
             crc32c=row["object_crc"],
-            data=data,
-            object_key=row["object_key"] if data is None else None,
+            object_key=row["object_key"],
         )
     return SnapshotSource(
         offset=offset,

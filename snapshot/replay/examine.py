@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -13,29 +14,39 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
+from tiersnap.snapshot.replay.decodes import DecodeSource, LocalDecodes
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
-from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt, StartState
+from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Examination:
     """What is known of a partition after a replay.
 
     Attributes:
         snapshots: by offset, of every aligned offset that was reached and of every file that is there; ascending.
+        reached: by offset, what is to be remembered of every snapshot offset that was reached.
         facts: of the partition.
         segments: facts of each, ascending.
+        closed: state at the active segment's base offset, to start the next replay from; None where it is not known.
+        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
+        stopped_by: what ended the replay before the log end; None where nothing did.
     """
 
     partition: Partition
-    replay: Replay
     snapshots: Mapping[int, Comparison]
+    reached: Mapping[int, SnapshotAt]
     facts: PartitionFacts
     segments: tuple[SegmentFacts, ...]
     findings: tuple[Finding, ...]
+    closed: StartState | None = None
+    lacks_start: bool = False
+    stopped_by: Finding | Refusal | None = None
 
     def readiness(
         self,
@@ -58,68 +69,126 @@ class Examination:
         )
 
 
+OnBoundary = Callable[[Boundary], SnapshotAt | None]
+"""Sees each state on the way, ascending offsets; what it returns is remembered in place of `Boundary.snapshot`."""
+
+
 def examine(
     filesystem: FileSystem,
     partition: Partition,
     *,
     check_crc: bool = True,
     cleanup_policy: str | None = None,
-    on_boundary: Callable[[Boundary], None] | None = None,
+    on_boundary: OnBoundary | None = None,
     begins: Beginning = NOT_LOOKED,
+) -> Examination:
+    """Replay a partition from its files and say what is to be said of it; see `examine_decodes`."""
+    decodes = LocalDecodes(filesystem, check_crc)
+    read_snapshot = snapshot_reader(filesystem, partition)
+    return examine_decodes(
+        partition, decodes, read_snapshot, cleanup_policy=cleanup_policy, on_boundary=on_boundary, begins=begins
+    )
+
+
+def examine_decodes(
+    partition: Partition,
+    decodes: DecodeSource,
+    read_snapshot: ReadSnapshot,
+    *,
+    cleanup_policy: str | None = None,
+    on_boundary: OnBoundary | None = None,
+    begins: Beginning = NOT_LOOKED,
+    known: Mapping[int, SnapshotAt] = MappingProxyType({}),
+    largest_timestamps: Mapping[int, int] = MappingProxyType({}),
 ) -> Examination:
     """Replay a partition and say what is to be said of it.
 
     Args:
         cleanup_policy: the topic's configuration, None where nobody knows it.
-        on_boundary: sees each state on the way, ascending offsets.
+        on_boundary: see OnBoundary; a boundary's entries are valid only inside the call.
         begins: what remote storage says of the log before its files.
+        known: what is remembered of snapshot offsets up to where the replay begins.
+        largest_timestamps: ms by base offset, of segments that may have no decode.
     """
-    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc, begins=begins)
-    snapshots: dict[int, Comparison] = {}
+
+    def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        largest = largest_timestamps.get(segment.base_offset) or -1
+        return decodes.decode(segment, cuts) or ((), _undecoded(segment, largest))
+
+    replay, boundaries = replay_partition(partition, read_runs, read_snapshot, begins=begins)
+    reached = dict(known)
     for boundary in boundaries:
-        snapshots[boundary.offset] = boundary.found
-        if on_boundary is not None:
-            on_boundary(boundary)
-    return conclude(replay, snapshots, cleanup_policy=cleanup_policy)
+        boundary.gaps = replay.gaps
+        remembered = None if on_boundary is None else on_boundary(boundary)
+        reached[boundary.offset] = remembered or boundary.snapshot
+    snapshots = {offset: each.comparison for offset, each in reached.items()}
+    return conclude(replay, snapshots, reached=reached, cleanup_policy=cleanup_policy)
 
 
-def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_policy: str | None = None) -> Examination:
+def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
+    """Return the end of a segment that needed no decode: it lies below the state that the replay starts from."""
+    end = segment.base_offset if segment.next_base_offset is None else segment.next_base_offset
+    return SegmentEnd(
+        size=segment.log.size,
+        valid_bytes=segment.log.size,
+        batch_count=0,
+        legacy_count=0,
+        last_offset=end - 1,
+        first_timestamp=-1,
+        max_timestamp=largest_timestamp,
+        has_gaps=False,
+        digest="",
+        crc_checked=False,
+        finding=None,
+    )
+
+
+def conclude(
+    replay: Replay,
+    snapshots: Mapping[int, Comparison],
+    *,
+    reached: Mapping[int, SnapshotAt] = MappingProxyType({}),
+    cleanup_policy: str | None = None,
+) -> Examination:
     """What a finished replay says of its partition.
 
     Args:
         snapshots: of each offset that was reached: the file there, or what was computed in its place.
+        reached: likewise, all that is to be remembered.
     """
     partition = replay.partition
-    # A broker writes one at the log end when it stops; no segment needs it, so its absence is no news.
+    # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
     bases = {segment.base_offset for segment in partition.segments}
     is_missing = SnapshotVerdict.MISSING
     known = {offset: found for offset, found in snapshots.items() if offset in bases or found.strict is not is_missing}
     for offset in partition.snapshots:
         known.setdefault(offset, unverified(replay, offset))
-    # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
-    may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
-    damage = (end.finding for end in replay.ends.values() if end.finding)
-    told = {(each.kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
-    findings = [
-        *partition.findings,
-        *(
-            each
-            for each in damage
-            if (each.kind, each.path) not in told and not (may_be_empty and each.kind is FindingKind.EMPTY_SEGMENT)
-        ),
-    ]
-    findings.extend(_log_start_behind_its_end(replay))
-    if replay.refusal is not None:
-        path, message = partition.path, replay.refusal.message
-        findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
     return Examination(
         partition,
-        replay,
         dict(sorted(known.items())),
+        reached,
         partition_facts(replay, cleanup_policy),
         tuple(_segment_facts(segment, replay, known) for segment in partition.segments),
-        tuple(findings),
+        tuple(_findings(replay, cleanup_policy)),
+        replay.closed_state,
+        replay.lacks_start,
+        replay.damage or replay.refusal,
     )
+
+
+def _findings(replay: Replay, cleanup_policy: str | None) -> Iterator[Finding]:
+    partition = replay.partition
+    # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
+    may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
+    told = {(each.kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
+    yield from partition.findings
+    for damage in (end.finding for end in replay.ends.values() if end.finding):
+        is_expected = may_be_empty and damage.kind is FindingKind.EMPTY_SEGMENT
+        if (damage.kind, damage.path) not in told and not is_expected:
+            yield damage
+    yield from _log_start_behind_its_end(replay)
+    if replay.refusal is not None:
+        yield Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, partition.path, -1, replay.refusal.message)
 
 
 def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:

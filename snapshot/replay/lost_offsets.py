@@ -15,7 +15,6 @@ import numpy as np
 
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
-from tiersnap.snapshot.replay.trust import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,8 @@ class LostOffsetsSearch:
         return bool((self._told_at[low:high] >= lost.next).any())
 
     def _read(self, at: int, first: int) -> None:
-        entries = found_at(at, self._read_snapshot)
-        if isinstance(entries, Comparison):
+        entries = found_at(at, self._read_snapshot).entries
+        if entries is None:
             return
         told = np.unique(_told_by(entries))
         told = told[told >= first]  # no later gap begins below

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.replay.found_snapshot import NO_FILE, FoundSnapshot, ReadSnapshot, SnapshotFile, found_at
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.segment_fold import Run
@@ -22,27 +22,54 @@ from tiersnap.snapshot.replay.trust import COMPARED, Comparison, Provenance, Sna
 
 
 @dataclass(frozen=True, slots=True)
-class BoundaryFacts:
-    """What is to be remembered of a boundary: plain, fit for a row.
+class StoredAt:
+    """A computed snapshot in object storage.
+
+    Attributes:
+        crc32c: of the whole object.
+        written_by: number of the run that put it; None where it was there.
+        is_mended: that run put it in the place of a damaged one.
+    """
+
+    key: str
+    crc32c: int
+    entry_count: int
+    written_by: int | None = None
+    is_mended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotAt:
+    """What is to be remembered of one snapshot offset: plain, fit for a row.
 
     Attributes:
         offset: exclusive end offset.
+        comparison: of the file at this offset; MISSING when there is none.
         provenance: of the computed entries.
         folded_from: offset the fold began at, for the manifest.
-        max_timestamp: ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part
-            below the offset; -1 without one. Expiry is reckoned from it.
-        found: of the file at this offset; MISSING when there is none.
+        open_transactions: (producer id, first offset) of those open here; None where they were not asked for, are too
+            many, or nobody knows all of them.
+        stored: what was put into object storage, or was there; None where nothing is.
     """
 
     offset: int
+    comparison: Comparison
     provenance: Provenance
     folded_from: int
-    max_timestamp: int
-    found: Comparison
+    file: SnapshotFile = NO_FILE
+    open_transactions: tuple[tuple[int, int], ...] | None = None
+    stored: StoredAt | None = None
 
 
 class Boundary:
-    """The state at one offset, and how the file found there compares with it; attributes as in `BoundaryFacts`."""
+    """The state at one offset, and how the file found there compares with it; see SnapshotAt.
+
+    Attributes:
+        max_timestamp: ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part
+            below the offset; -1 without one. Expiry is reckoned from it.
+        file: the bytes that were compared.
+        gaps: gives the offsets below it that are in no segment.
+    """
 
     def __init__(
         self,
@@ -53,6 +80,7 @@ class Boundary:
         folded_from: int,
         max_timestamp: int = NONE,
         open_transactions: Callable[[], tuple[tuple[int, int], ...]] | None = tuple,
+        file: SnapshotFile = NO_FILE,
     ) -> None:
         """`entries` computes them when they are asked for: most boundaries need none.
 
@@ -61,12 +89,14 @@ class Boundary:
         self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
         self.max_timestamp = max_timestamp
         self._open_transactions = open_transactions
+        self.file = file
+        self.gaps: Callable[[], Iterable[LostOffsets]] = tuple
         self._entries = entries
 
     @property
-    def facts(self) -> BoundaryFacts:
-        """What is to be remembered of it."""
-        return BoundaryFacts(self.offset, self.provenance, self.folded_from, self.max_timestamp, self.found)
+    def snapshot(self) -> SnapshotAt:
+        """What is to be remembered of it, but for what is open here and what was stored."""
+        return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
     def entries(self) -> np.ndarray:
@@ -237,7 +267,8 @@ class PartitionState:
         Where the log begins in remote storage and its state there is unknown, none is: it may lack as much.
         """
         entries = self._entries_here()
-        comparison, theirs = self._compare(entries, offset, read_snapshot)
+        found = found_at(offset, read_snapshot)
+        comparison, theirs = self._compare(entries, offset, found)
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
             self._adopt(theirs)
             entries = self._entries_here()
@@ -251,6 +282,7 @@ class PartitionState:
             self.folded_from,
             self._max_timestamp,
             self._producers.open_transactions,
+            found.file,
         )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
@@ -266,11 +298,11 @@ class PartitionState:
         return entries
 
     def _compare(
-        self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot
+        self, entries: Callable[[], np.ndarray], offset: int, found: FoundSnapshot
     ) -> tuple[Comparison, np.ndarray | None]:
-        theirs = found_at(offset, read_snapshot)
-        if isinstance(theirs, Comparison):
-            return theirs, None
+        theirs = found.entries
+        if theirs is None:
+            return found.comparison, None
         history_from = 0 if self.has_adopted else self.history_from
         is_cleaned = self._is_cleaned(offset)
         return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs

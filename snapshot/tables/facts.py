@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.found_snapshot import SnapshotFile
+from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import to_lists
 from tiersnap.snapshot.tables.schemas import PARTITIONS
 
@@ -65,6 +67,48 @@ def to_comparison(row: Mapping[str, Any]) -> Comparison:
     return Comparison(SnapshotVerdict(row["found"]), row["says"], **{name: row[name] for name in _COUNTS})
 
 
+def of_snapshot(found: SnapshotAt) -> Row:
+    """The columns of a SnapshotAt, but for its offset."""
+    stored = found.stored
+    row: Row = {
+        **of_comparison(found.comparison),
+        "file_bytes": found.file.size,
+        "file_crc": found.file.crc32c,
+        "not_read": found.file.not_read,
+        "open_transactions": open_transaction_rows(found.open_transactions),
+        "provenance": str(found.provenance),
+        "folded_from": found.folded_from,
+    }
+    if stored is not None:
+        row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
+        row |= {"written_by": stored.written_by, "is_mended": stored.is_mended or None}
+    return row
+
+
+def open_transaction_rows(opened: tuple[tuple[int, int], ...] | None) -> list[dict[str, int]] | None:
+    """Rows of OPEN_TRANSACTION; None where nobody knows."""
+    if opened is None:
+        return None
+    return [{"producer_id": producer_id, "first_offset": first} for producer_id, first in opened]
+
+
+def to_snapshot(row: Mapping[str, Any]) -> SnapshotAt:
+    """The inverse of `of_snapshot`."""
+    stored, opened = None, row["open_transactions"]
+    if row["object_key"] is not None:
+        mended = bool(row["is_mended"])
+        stored = StoredAt(row["object_key"], row["object_crc"], row["entry_count"], row["written_by"], mended)
+    return SnapshotAt(
+        row["offset"],
+        to_comparison(row),
+        Provenance(row["provenance"]),
+        row["folded_from"],
+        SnapshotFile(row["file_bytes"], row["file_crc"], row["not_read"]),
+        None if opened is None else tuple((each["producer_id"], each["first_offset"]) for each in opened),
+        stored,
+    )
+
+
 def of_segment(facts: SegmentFacts) -> Row:
     """The columns of SegmentFacts, but for its snapshot, which is a row of its own."""
     return {
@@ -82,7 +126,10 @@ def of_segment(facts: SegmentFacts) -> Row:
     }
 
 
-def to_segment(row: Mapping[str, Any], snapshot: Comparison) -> SegmentFacts:
+_NOT_READ = Comparison(SnapshotVerdict.UNVERIFIED, "not read from the table")
+
+
+def to_segment(row: Mapping[str, Any], snapshot: Comparison = _NOT_READ) -> SegmentFacts:
     """The inverse of `of_segment`; `snapshot` is the comparison at its end."""
     return SegmentFacts(
         base_offset=row["offset"],

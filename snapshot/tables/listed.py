@@ -7,31 +7,28 @@ was kept at a base offset is good for as long as the chain there is the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import RECORDED
+from tiersnap.snapshot.errors import RECORDED, RecordedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, Encryption, ListedCopy, RemoteView
+from tiersnap.snapshot.replay.replay_options import fingerprint
+from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 _LONG, _TEXT = pa.int64(), pa.string()
-
-
-class Encryption(StrEnum):
-    """Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show."""
-
-    PLAIN = "PLAIN"
-    ENCRYPTED = "ENCRYPTED"
-    UNKNOWN = "UNKNOWN"  # there is no manifest
 
 
 SEGMENT_FILES = pa.struct(
@@ -199,11 +196,6 @@ def chains(partition: Partition) -> Iterator[str]:
         digest.update(repr((segment.base_offset, segment.log.size, segment.log.modified_ns)).encode())
 
 
-def fingerprint(*parts: object) -> str:
-    """A short digest of plain data: equal data, equal text."""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
-
-
 def partition_folder(row: Mapping[str, Any]) -> tuple[FileSystem, str]:
     """Where the files of a row's partition lie, by its `log_dir`, `topic` and `partition`: file system and folder."""
     filesystem, path = resolve(row["log_dir"])
@@ -247,3 +239,79 @@ def _segment(folder: str, row: Mapping[str, Any]) -> Segment:
     }
     log = FileRef(f"{stem}.log", row["size_bytes"], row["modified_ns"])
     return Segment(row["base_offset"], row["next_base_offset"], log, **indexes)
+
+
+def listing_of(row: Mapping[str, Any]) -> PartitionListing:
+    """Return the partition that a row of LISTED lists, as a replay is given it."""
+    filesystem, path = resolve(row["log_dir"])
+    segments = row["segments"]
+    times = ((each["base_offset"], each["largest_timestamp"]) for each in segments)
+    objects = ((each["base_offset"], each["decode"]) for each in segments)
+    start = row["start"]
+    return PartitionListing(
+        filesystem,
+        from_row(path.rstrip("/"), row),
+        row["cluster_id"],
+        RemoteView(
+            tuple(copies_of(row["copies"] or ())),
+            row["expired_to"],
+            None if row["encryption"] is None else Encryption(row["encryption"]),
+            row["encrypted_by"],
+            row["leftover_count"],
+        ),
+        None if row["remote_error"] is None else RecordedError(row["remote_error"], *(row[name] for name in RECORDED)),
+        None if start is None else ClaimedStart(**{**start, "provenance": Provenance(start["provenance"])}),
+        frozenset(each["base_offset"] for each in segments if each["is_tiered"]),
+        row["window_offset"],
+        {base: found for base, found in times if found is not None},
+        {base: name for base, name in objects if name is not None},
+    )
+
+
+def remote_columns(listing: PartitionListing) -> dict[str, Any]:
+    """Return the columns of LISTED that say what remote storage holds of a partition."""
+    view, error, start = listing.remote, listing.remote_error, listing.start
+    return {
+        "copies": [_copy_row(copy) for copy in view.copies],
+        "expired_to": view.expired_to,
+        "encryption": None if view.encryption is None else str(view.encryption),
+        "encrypted_by": view.encrypted_by,
+        "leftover_count": view.leftover_count,
+        "start": None if start is None else {**asdict(start), "provenance": str(start.provenance)},
+        "remote_error": None if error is None else error.message,
+        **{name: None if error is None else getattr(error, name) for name in RECORDED},
+    }
+
+
+def copies_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[ListedCopy]:
+    """Yield the copies that rows of COPY, or of REMOTE_LOG_SEGMENTS, tell of: what is finished, or under way."""
+    for row in rows:
+        if row["state"] in (COPY_STARTED, COPY_FINISHED):
+            yield ListedCopy(
+                row["segment_id"],
+                row["start_offset"],
+                row["end_offset"] + 1,
+                row["segment_size_bytes"],
+                row["max_timestamp"],
+                to_leader_epochs(row["leader_epochs"]),
+                row["state"] == COPY_FINISHED,
+                row["event_timestamp"],
+                bool(row["is_ours"]),
+                bool(row["is_brokers"]),
+            )
+
+
+def _copy_row(copy: ListedCopy) -> dict[str, Any]:
+    """The row of COPY."""
+    return {
+        "segment_id": copy.segment_id,
+        "start_offset": copy.start_offset,
+        "end_offset": copy.end_offset - 1,
+        "segment_size_bytes": copy.size,
+        "max_timestamp": copy.max_timestamp,
+        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
+        "state": COPY_FINISHED if copy.is_finished else COPY_STARTED,
+        "event_timestamp": copy.written_at,
+        "is_ours": copy.is_ours,
+        "is_brokers": copy.is_brokers,
+    }

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import read_bounded
+from tiersnap.snapshot.replay.found_snapshot import why_not_read
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 
@@ -25,11 +26,6 @@ UNREAD = pa.schema(
         ("not_read", pa.string()),  # why it could not be read before
     ]
 )
-
-
-def why_not_read(error: OSError) -> str:
-    """What is remembered of a failure."""
-    return error.strerror or str(error)
 
 
 def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_properties
 from tiersnap.snapshot.tables.listed import to_row
@@ -15,6 +16,11 @@ from tiersnap.snapshot.tables.listed import to_row
 
 class PartitionSource(Protocol):
     """Where partitions are listed."""
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """Where it lies."""
+        ...
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -57,6 +63,11 @@ class LogDirSource:
     uri: str
     log_dir: LogDir
     properties: MetaProperties | None
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """See PartitionSource."""
+        return self.log_dir.filesystem
 
     @property
     def folders(self) -> tuple[str, ...]:

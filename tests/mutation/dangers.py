@@ -84,8 +84,8 @@ DANGERS = (
     Danger(
         _EXAMINE,
         "a refused partition is no finding",
-        "if replay.refusal is not None:\n        path",
-        "if False:\n        path",
+        "if replay.refusal is not None:\n        yield",
+        "if False:\n        yield",
     ),
     Danger(_EPOCHS, "an epoch at the next base offset", "if entry[1] < end]", "if entry[1] <= end]"),
     Danger(

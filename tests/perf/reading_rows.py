@@ -16,6 +16,7 @@ from tests.perf.year_log import NOW, WEEK, YearLog
 from tests.reference import log_builder as lb
 from tests.reference.pipeline import Runner
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
+from tests.reference.tiered import rows_of
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -26,8 +27,8 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.replay.replay_options import Scan
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.tasks.carry_options import Scan
 
 BUCKET = "reading"
 _SHARE = 0.05
@@ -118,7 +119,9 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
     def requests(chosen: Callable[[int], bool]) -> int:
         proxy.requests.clear()
         wanted = [each for number, each in enumerate(ready) if chosen(number)]
-        done = list(tier_partition(store, layout, layout.keys, PARTITION, wanted, Tierer("bench", 1_700_000_000_000)))
+        done = rows_of(
+            tier_partition(store, layout, layout.keys, PARTITION, wanted, Tierer("bench", 1_700_000_000_000))
+        )
         assert [row["error"] for row in done] == [None] * len(done)
         return sum("partNumber=" not in request for request in proxy.requests)
 

@@ -15,17 +15,12 @@ from deltalake import write_deltalake
 
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
+from tests.reference.local_facts import local_facts
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
 from tiersnap.jobs.schemas import printing_commands
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.facts import to_batches
-from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
-from tiersnap.snapshot.tasks.local_input import LocalInput
 
 CONTRACTS = printing_commands()
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
@@ -115,10 +110,5 @@ def _write_transactions(log_dir: Path, state: str) -> None:
 
 
 def _write_facts(warehouse: Path, log: Path) -> None:
-    log_dir = open_log_dir(str(log))
-    for partition in log_dir.partitions():
-        rows = LocalInput(
-            log_dir.filesystem, partition, {**to_row(str(log), partition), "remote_error": None, "copies": []}
-        )
-        batches = list(to_batches(CarryPartition(CarryOptions(), None, run=1, now=1).facts(rows)))
-        write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, batches), mode="append")
+    batches = list(local_facts(log, run=1, now=1))
+    write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, batches), mode="append")

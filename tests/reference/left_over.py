@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import age
+from tests.reference.tiered import age, rows_of
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -23,7 +23,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 
 KEYS = ObjectKeys()
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
@@ -35,7 +35,7 @@ def tier_ours(store: ObjectStore, layout: Layout, log_dir: Path, *, run_id: str 
     """Tier the three closed segments of a log that is written to `log_dir`."""
     segments = planned(write_log(log_dir))
     tierer = Tierer(run_id, 1_700_000_000_500, wait=0)
-    rows = list(tier_partition(store, layout, KEYS, PARTITION, segments, tierer, cluster_id=CLUSTER))
+    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, segments, tierer, cluster_id=CLUSTER))
     assert [row["error"] for row in rows] == [None] * len(rows)
 
 

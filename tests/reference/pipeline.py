@@ -24,12 +24,11 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
-from tiersnap.remote_storage.upload.tier_host import ready_rows
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
+from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -239,7 +238,7 @@ class Runner:
             ready = [row for row in judged() if row["verdict"] == "READY" and row["log_dir"] not in found.collected]
             for row in (row for row in ran.listed if row["remote_error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
-                rows = list(ready_rows(row, mine))
+                rows = ready_rows(row, mine)
                 ran.ready += rows
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
@@ -255,3 +254,13 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
 def _as_table(rows: list[Row], schema: pa.Schema) -> list[Row]:
     """The rows as the table gives them back."""
     return pa.Table.from_pylist(rows, schema=schema).to_pylist()
+
+
+def ready_rows(listed: Row, ready: list[Row]) -> list[Row]:
+    """Rows of tier_task.READY of JUDGED rows, as jobs.pipeline.tiering.ready_segments joins them."""
+    files = {segment["base_offset"]: segment for segment in listed["segments"]}
+    rows = []
+    for row in ready:
+        sizes = {name: size for name, size in files[row["base_offset"]].items() if name.endswith("_index_bytes")}
+        rows.append({**row, **sizes, "verdict": row["snapshot"], **row["copy"]})
+    return rows

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -15,7 +17,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.tier_rows import tiered_row
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
@@ -85,3 +89,8 @@ def _copy(store, layout, partition, segment, folded, event_timestamp, max_timest
 
 def _source(ref: FileRef | None) -> SourceFile | None:
     return None if ref is None else SourceFile(LOCAL, ref.path, ref.size)
+
+
+def rows_of(events: Iterable[CopyEvent]) -> list[dict[str, Any]]:
+    """The events as a Spark task gives them."""
+    return [tiered_row(event) for event in events]

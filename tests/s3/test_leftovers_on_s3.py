@@ -14,6 +14,7 @@ import pytest
 from tests.reference.left_over import KEYS
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
+from tests.reference.tiered import rows_of
 from tests.s3.conftest import settings_for
 from tests.s3.test_orphans import begin_upload
 from tests.s3.test_s3_faults import is_put
@@ -42,7 +43,7 @@ def test_sweep_store_aborts_the_upload_whose_answer_was_lost(proxy, faulty_store
     """The request is repeated, so two uploads are begun, and one of them is completed."""
     lost = proxy.when(lambda method, path: method == "POST" and path.endswith("?uploads"), "drop-answer", times=1)
     ready = planned(write_log(tmp_path, payload=PAYLOAD))[:1]
-    rows = list(tier_partition(faulty_store, AivenLayout(KEYS), KEYS, PARTITION, ready, Tierer("run", 1)))
+    rows = rows_of(tier_partition(faulty_store, AivenLayout(KEYS), KEYS, PARTITION, ready, Tierer("run", 1)))
     assert ([row["error"] for row in rows], lost.hits) == ([None, None], 1)
     (left,) = faulty_store.unfinished_uploads()
     theirs = begin_upload(faulty_store, new_segment_id())

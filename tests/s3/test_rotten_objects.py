@@ -11,7 +11,7 @@ from tests.reference.planned import planned, write_log
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 
 pytestmark = pytest.mark.s3
 

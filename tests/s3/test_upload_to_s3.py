@@ -12,6 +12,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
+from tests.reference.tiered import rows_of
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.errors import CorruptSegmentError
@@ -94,7 +95,7 @@ def test_tier_partition_takes_at_most_8_requests_a_segment_besides_parts(proxy, 
 
     def requests(to_tier) -> int:
         proxy.requests.clear()
-        rows = list(tier_partition(store, LAYOUT, LAYOUT.keys, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
+        rows = rows_of(tier_partition(store, LAYOUT, LAYOUT.keys, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
         assert [row["error"] for row in rows] == [None] * len(rows)
         assert len(rows) == 2 * len(to_tier)
         return sum("partNumber=" not in request for request in proxy.requests)

@@ -40,16 +40,16 @@ from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.replay.remote_start import is_continued
+from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact
 from tiersnap.snapshot.tables.listed import LISTED, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
-from tiersnap.snapshot.tasks.remote_start import is_continued
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
-from tiersnap.snapshot.replay.partition_state import Boundary, PartitionState, StartState
+from tiersnap.snapshot.replay.partition_state import Boundary, PartitionState, Refusal, StartState
 from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
@@ -180,8 +180,8 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
             50: [data_batch(50, 10, 5, 0, 10)],
         },
     )
-    assert found.replay.refusal is not None
-    assert found.replay.refusal.offset == refused_at
+    assert isinstance(found.stopped_by, Refusal)
+    assert found.stopped_by.offset == refused_at
     facts = {each.base_offset: (each.damage_kind, bool(each.damage)) for each in found.segments}
     kind = FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION
     assert facts == {0: (None, False), 11: (None, False), 20: (kind, True), 40: (None, False), 50: (None, False)}

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
@@ -35,10 +36,10 @@ def store(tmp_path: Path) -> DirectoryStore:
     return DirectoryStore(tmp_path / "remote")
 
 
-def row(segment_id: str, start: int = 0, *epochs: int) -> dict[str, Any]:
-    """A row of listed.COPY of five offsets, as far as it is asked; leader epochs from `start` on, one an offset."""
-    told = [{"epoch": epoch, "start_offset": start + number} for number, epoch in enumerate(epochs or (0,))]
-    return {"segment_id": segment_id, "start_offset": start, "end_offset": start + 4, "leader_epochs": told}
+def row(segment_id: str, start: int = 0, *epochs: int) -> ListedCopy:
+    """A copy of five offsets, as far as it is asked; leader epochs from `start` on, one an offset."""
+    told = tuple((epoch, start + number) for number, epoch in enumerate(epochs or (0,)))
+    return ListedCopy(segment_id, start, start + 5, leader_epochs=told)
 
 
 def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: ClaimedSnapshot | None = COMPUTED) -> str:
@@ -52,13 +53,7 @@ def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: Cl
 def test_the_first_copy_whose_claim_vouches_for_its_snapshot_gives_the_start(store):
     without, first, second = finished(store, 0, snapshot=None), finished(store, 5), finished(store, 10)
     copies = [row(without, 0), row(first, 5), row(second, 10)]
-    assert find_start(store, PARTITION, copies) == {
-        "offset": 10,
-        "segment_id": first,
-        "segment_start_offset": 5,
-        "crc32c": 0xAB,
-        "provenance": "COMPUTED",
-    }
+    assert find_start(store, PARTITION, copies) == ClaimedStart(10, first, 5, 0xAB, Provenance.COMPUTED)
     assert find_start(store, PARTITION, copies[:1]) is None
 
 
@@ -79,7 +74,7 @@ def test_a_copy_that_the_claim_does_not_say_is_finished_gives_none(store):
 def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store):
     store.put_if_absent(KEYS.claim(PARTITION, 0, 0), b"{")
     second = finished(store, 5)
-    assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)])["segment_id"] == second
+    assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)]).segment_id == second
 
 
 @pytest.mark.parametrize("verdict", ["", *SnapshotVerdict])
@@ -93,14 +88,8 @@ def test_a_state_starts_from_what_was_computed_whole_or_compared_strictly_and_fr
     assert (find_start(store, PARTITION, [row(ours)]) is not None) is (is_computed or is_compared)
 
 
-def start_of(copy: RemoteLogSegmentMetadata, crc: int) -> dict[str, Any]:
-    return {
-        "offset": copy.end_offset + 1,
-        "segment_id": copy.id.segment_id,
-        "segment_start_offset": copy.start_offset,
-        "crc32c": crc,
-        "provenance": "COMPUTED",
-    }
+def start_of(copy: RemoteLogSegmentMetadata, crc: int) -> ClaimedStart:
+    return ClaimedStart(copy.end_offset + 1, copy.id.segment_id, copy.start_offset, crc, Provenance.COMPUTED)
 
 
 @pytest.mark.parametrize("layout", [AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.listed import Encryption
+from tiersnap.snapshot.replay.remote_view import Encryption
 
 pytestmark = pytest.mark.unit
 
@@ -200,6 +200,6 @@ def test_observe_asks_a_topic_and_the_store_once(store: DirectoryStore, tmp_path
         write_partition(tmp_path / "logs", "orders", number, SEGMENTS, high_watermark=35, topic_id=IDS["orders"])
     counting = FlakyStore(store, {})
     observe = Observe(counting, AivenLayout(KEYS), refuses_plaintext=True)
-    seen = [observe(partition)["encryption"] for partition in open_log_dir(str(tmp_path / "logs")).partitions()]
+    seen = [observe(partition).encryption for partition in open_log_dir(str(tmp_path / "logs")).partitions()]
     assert seen == ["UNKNOWN"] * 3
     assert counting.calls.count("list") == 3 * 2 + 2, "two a partition, and one of the topic and of the store"

@@ -17,6 +17,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
+from tests.reference.tiered import rows_of
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -60,7 +61,7 @@ def write(log_dir: Path, segments: dict[int, list[bytes]], leader_epochs: list[t
 def tiered(folder: Path, remote: Path, name: str) -> tuple[list[dict], list[int]]:
     """The rows of tiering all closed segments, and the base offsets of the copies that are then visible."""
     store, layout = DirectoryStore(remote), LAYOUTS[name]
-    rows = list(tier_partition(store, layout, KEYS, PARTITION, planned(folder), ME))
+    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, planned(folder), ME))
     found = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven")
     assert found.leftovers == ()
     assert list(store.unfinished_uploads()) == []
@@ -95,7 +96,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     folder = three_segments(tmp_path / "logs", epochs, checkpoint)
     segments = [segment for segment in planned(folder) if segment.next_base_offset > checkpoint[0][1]]
     store, layout = DirectoryStore(tmp_path / "remote"), LAYOUTS[name]
-    rows = list(tier_partition(store, layout, KEYS, PARTITION, segments, ME))
+    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, segments, ME))
     base = offset // 10 * 10
     last = rows[-1]
     assert (last["start_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)

@@ -53,7 +53,7 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     for suffix in (".log", ".index", ".timeindex"):
         file_of(folder, 0, suffix).unlink()
     found = examined(tmp_path).snapshots
-    end = examined(tmp_path).replay.log_end
+    end = examined(tmp_path).facts.log_end_offset
     assert found[99].says == f"lies above the log end offset {end}"
     below = "lies below the log, which begins at 5: a broker deletes it when it starts"
     assert {offset: found[offset].says for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)

@@ -14,7 +14,7 @@ from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import tier
+from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_remote_partition
@@ -304,7 +304,7 @@ def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp
     if is_seen_at_once:
         write_record(store, KEYS, PARTITION, ExpireRecord(log_start_offset=15))
     asked = store if is_seen_at_once else TieredAndExpiredMeanwhile(store, layout, logs)
-    (row,) = tier_partition(asked, layout, KEYS, PARTITION, segments, tierer)
+    (row,) = rows_of(tier_partition(asked, layout, KEYS, PARTITION, segments, tierer))
     assert "tiersnap expire deleted what lies below 15" in row["error"]
     assert row["is_transient"]
     assert copies(store) == set()

@@ -150,7 +150,7 @@ def test_inside_a_segment_the_part_below_counts(tmp_path: Path) -> None:
     entries = [data_batch(offset, 1, 7, 0, offset, timestamp=TIMESTAMP + offset) for offset in range(4)]
     empty = snapshot_file.encode(np.empty(0, snapshot_file.decode(bytes.fromhex("000148674bc700000000")).dtype))
     write_partition(tmp_path / "logs", "orders", 0, {0: entries}, snapshots={2: empty, 4: empty})
-    found = {each.facts.offset: each.facts.max_timestamp for each in local_replay(FILES, listed(tmp_path))[1]}
+    found = {each.offset: each.max_timestamp for each in local_replay(FILES, listed(tmp_path))[1]}
     assert found == {2: TIMESTAMP + 1, 4: TIMESTAMP + 3}
 
 

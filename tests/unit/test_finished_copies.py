@@ -21,8 +21,8 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.report import RunCounts
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 

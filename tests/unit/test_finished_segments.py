@@ -13,7 +13,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
-from tests.reference.tiered import tier
+from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -104,7 +104,7 @@ def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store
 def tier_other(folder: Path, store: DirectoryStore, layout: Layout) -> list[str]:
     """Tier a partition whose name is not that of PARTITION; its segment ids."""
     (ready,) = planned(folder)
-    rows = list(tier_partition(store, layout, KEYS, OTHER, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(store, layout, KEYS, OTHER, [ready], Tierer("run", NOW)))
     return [rows[-1]["segment_id"]]
 
 
@@ -140,7 +140,7 @@ def test_the_largest_timestamp_is_the_segments(store, layout, tmp_path):
         for base, times in batches.items()
     }
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=30, topic_id=TOPIC_ID)
-    for row in tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run", NOW)):
+    for row in rows_of(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run", NOW))):
         assert row["error"] is None
     assert [each.max_timestamp for each in published(store, layout)] == [9004, 8004], "records are 1 ms apart"
 
@@ -151,7 +151,7 @@ def test_batches_without_timestamps_are_published_with_the_time_of_the_object(st
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=2, topic_id=TOPIC_ID)
     (ready,) = planned(folder)
     assert ready.max_timestamp == -1
-    rows = list(tier_partition(store, layout, KEYS, PARTITION, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, [ready], Tierer("run", NOW)))
     assert rows[-1]["state"] == "COPY_SEGMENT_FINISHED"
     (copy,) = published(store, layout)
     date_objects(store, f"{0:020d}-{copy.id.segment_id}")

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Readiness, Verdict
 
 pytestmark = pytest.mark.unit
 
@@ -45,9 +45,9 @@ def plan(*segments: tuple[str, int, int, PublishAction], refusal: TiersnapError 
     return PartitionPlan(PARTITION, tuple(planned), 1, refusal)
 
 
-def row(base_offset: int, verdict: Verdict) -> dict[str, object]:
+def row(base_offset: int, verdict: Verdict) -> Readiness:
     """A row of READINESS."""
-    return {"base_offset": base_offset, "verdict": verdict, "reason": "why", "next_step": "what to do"}
+    return Readiness(base_offset, verdict, "why")
 
 
 def test_of_what_is_tiered_already_brokers_are_told_what_they_lack():
@@ -76,7 +76,7 @@ def test_a_plan_takes_what_tiering_clears_and_what_a_replaced_snapshot_does(verd
     if is_cleared:
         assert (freeing.end, freeing.tier, freeing.reason) == (End.PLANNED, 2, "")
     else:
-        assert (freeing.end, freeing.reason, freeing.hint) == (End.BLOCKED, f"{verdict}: why", "what to do")
+        assert (freeing.end, freeing.reason, freeing.hint) == (End.BLOCKED, f"{verdict}: why", NEXT_STEP[verdict])
 
 
 def test_a_plan_counts_what_comes_behind_a_hole_that_will_be_closed_and_nothing_below_remote_storage():

@@ -15,7 +15,7 @@ from tests.reference.left_over import DAY, KEYS, make_old, tier_ours
 from tests.reference.log_builder import write_partition
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import age
+from tests.reference.tiered import age, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
@@ -38,7 +38,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 
@@ -92,7 +92,7 @@ def late_write(store: DirectoryStore, source: Path, *, suffix: str) -> str:
 def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, source: Path, suffix: str) -> None:
     key = late_write(store, source, suffix=suffix)
     done = run(store, source, "run-3")
-    assert (done.errors, done.leftovers_removed, done.tiered) == ([], 1, [])
+    assert (done.errors, done.leftovers_removed, done.events) == ([], 1, [])
     assert store.head(key) is None
     assert [copy.start_offset for copy in list_remote_partition(store, KEYS, ORDERS, local=False).segments] == [
         0,
@@ -104,11 +104,11 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
     segments = planned(write_log(tmp_path / "logs"))
     lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
-    list(tier_partition(lying, LAYOUT, KEYS, PARTITION, segments[:1], me))
+    rows_of(tier_partition(lying, LAYOUT, KEYS, PARTITION, segments[:1], me))
     lying.deliver()
     ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
     age(store, key, age_ms)
-    rows = list(tier_partition(store, LAYOUT, KEYS, PARTITION, segments, me))
+    rows = rows_of(tier_partition(store, LAYOUT, KEYS, PARTITION, segments, me))
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert present(store).leftovers == ()
 
@@ -159,7 +159,7 @@ def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
-        list(tier_partition(flaky, LAYOUT, KEYS, PARTITION, segments[:1], me))
+        rows_of(tier_partition(flaky, LAYOUT, KEYS, PARTITION, segments[:1], me))
     (claim,) = claims.list_claims(store, KEYS, PARTITION)
     return claim
 

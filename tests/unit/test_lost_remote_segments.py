@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 
@@ -67,7 +67,7 @@ def lose(store: DirectoryStore, offset: int, *kinds: KeyKind) -> None:
 
 
 def verdicts(done: HostPartition) -> dict[int, str]:
-    return {row["base_offset"]: row["verdict"] for row in done.readiness}
+    return {each.base_offset: each.verdict for each in done.readiness}
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
@@ -82,7 +82,7 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
     found = list_remote_partition(store, KEYS, ORDERS, local=name != "aiven")
     assert ([copy.start_offset for copy in found.segments], found.leftovers) == ([0, 10, 20], ())
-    assert run(store, source, "run-3", layout).tiered == []
+    assert run(store, source, "run-3", layout).events == []
 
 
 def test_tier_uploads_a_segment_again_when_all_of_it_is_gone_and_older_ones_are_there(
@@ -102,7 +102,7 @@ def test_tier_leaves_a_gap_where_retention_may_have_deleted_the_oldest_segment(
     lose(store, 0)
     done = run(store, source, "run-2", open_layout("aiven"))
     assert verdicts(done) == {0: "GAP_IN_REMOTE", 10: "ALREADY_TIERED", 20: "ALREADY_TIERED", 30: "ACTIVE_SEGMENT"}
-    assert done.tiered == []
+    assert done.events == []
 
 
 def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
@@ -110,12 +110,12 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
 ) -> None:
     """The oldest one retention may have deleted; no broker deletes what no record names."""
     layout = open_layout("aiven")
-    names = {row["start_offset"]: row["segment_id"] for row in run(store, source, "run-1", layout).tiered}
+    names = {each.start_offset: each.segment_id for each in run(store, source, "run-1", layout).events}
     lose(store, 0)
     lose(store, 10, KeyKind.LOG)
     topic_id = ORDERS.topic_id
     done = run(store, source, "run-2", layout, {topic_id: frozenset(names.values())})
-    assert (verdicts(done)[0], verdicts(done)[10], done.tiered) == ("GAP_IN_REMOTE", "GAP_IN_REMOTE", [])
+    assert (verdicts(done)[0], verdicts(done)[10], done.events) == ("GAP_IN_REMOTE", "GAP_IN_REMOTE", [])
     assert verdicts(run(store, source, "run-3", layout, {"another": frozenset()}))[0] == "GAP_IN_REMOTE"
     assert run(store, source, "run-4", layout, {topic_id: frozenset()}).errors == []
     assert publishable(store) == [0, 10, 20]

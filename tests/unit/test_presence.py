@@ -10,7 +10,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
-from tests.reference.tiered import age, tier
+from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -199,7 +199,7 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
     found = look_at(store, layout)
     assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
     assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
-    rows = list(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
+    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
     assert [row["error"] for row in rows] == [None] * len(rows)
     (again,) = [copy for copy in look_at(store, layout).segments if copy.start_offset == 5]
     assert again.segment_id not in {first.id.segment_id, second.id.segment_id}

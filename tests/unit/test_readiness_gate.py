@@ -245,24 +245,24 @@ def readiness(found: Examination) -> tuple[Readiness, ...]:
     ],
 )
 def test_the_last_stable_offset_is_the_brokers(high_watermark: int, stable: int, tmp_path: Path) -> None:
-    assert look(tmp_path, high_watermark=high_watermark).replay.last_stable_offset == stable
+    assert look(tmp_path, high_watermark=high_watermark).facts.last_stable_offset == stable
 
 
 def test_without_a_high_watermark_nothing_is_stable(tmp_path: Path) -> None:
     found = look(tmp_path)
-    assert found.replay.last_stable_offset is None
+    assert found.facts.last_stable_offset is None
     assert readiness(found)[0].verdict is Verdict.ABOVE_LSO
     assert "does not name this partition" in readiness(found)[0].reason
 
 
 def test_a_high_watermark_below_the_log_start_is_the_log_start(tmp_path: Path) -> None:
     found = look(tmp_path, high_watermark=3, log_start_offset=12)
-    assert (found.replay.high_watermark, found.replay.last_stable_offset) == (12, 12)
+    assert (found.facts.high_watermark, found.facts.last_stable_offset) == (12, 12)
 
 
 def test_a_transaction_from_before_the_log_start_holds_the_log_start(tmp_path: Path) -> None:
     found = look(tmp_path, high_watermark=25, log_start_offset=17)
-    assert found.replay.last_stable_offset == 17
+    assert found.facts.last_stable_offset == 17
 
 
 def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Pat
         Verdict.GAP_BEFORE,
         Verdict.ACTIVE_SEGMENT,
     ]
-    assert found.replay.last_stable_offset == 15
+    assert found.facts.last_stable_offset == 15
 
 
 @pytest.mark.parametrize(("suffix", "size", "name"), [("index", 3, "offset index"), ("timeindex", 13, "time index"),

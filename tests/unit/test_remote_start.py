@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.replay.remote_start import copies_up_to, is_continued, start_state
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.trust import Provenance
-from tiersnap.snapshot.tasks.remote_start import copies_up_to, is_continued, start_state
 
 pytestmark = pytest.mark.unit
 
@@ -22,10 +21,9 @@ def log(
     return Partition("/", "orders", 0, (segment,), {}, leader_epochs=epochs, log_start_checkpoint=checkpoint)
 
 
-def copy(start: int, end: int, *, epoch: int = 0, state: str = "COPY_SEGMENT_FINISHED") -> dict[str, Any]:
-    """A row of listed.COPY of [start, end)."""
-    epochs = [{"epoch": epoch, "start_offset": start}]
-    return {"start_offset": start, "end_offset": end - 1, "leader_epochs": epochs, "state": state}
+def copy(start: int, end: int, *, epoch: int = 0, is_finished: bool = True) -> ListedCopy:
+    """A copy of [start, end)."""
+    return ListedCopy("x", start, end, leader_epochs=((epoch, start),), is_finished=is_finished)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +31,16 @@ def copy(start: int, end: int, *, epoch: int = 0, state: str = "COPY_SEGMENT_FIN
     [
         ([copy(0, 20), copy(20, 30), copy(30, 40)], [20, 30]),
         ([copy(0, 20, epoch=1)], []),
-        ([copy(0, 20, state="COPY_SEGMENT_STARTED")], []),
+        ([copy(0, 20, is_finished=False)], []),
         ([copy(0, 19), copy(0, 21)], []),
     ],
     ids=["those that end there", "another lineage", "not finished", "that end beside it"],
 )
 def test_only_finished_copies_of_the_logs_own_lineage_lead_to_an_offset(
-    rows: list[dict[str, Any]], ends: list[int]
+    rows: list[ListedCopy], ends: list[int]
 ) -> None:
     found = copies_up_to({20, 30}, rows, log(20))
-    assert [each["end_offset"] + 1 for each in found] == ends
+    assert [each.end_offset for each in found] == ends
 
 
 def test_a_copy_of_which_the_lineage_knows_only_the_beginning_is_none() -> None:
@@ -62,7 +60,7 @@ def test_a_copy_of_which_the_lineage_knows_only_the_beginning_is_none() -> None:
     ],
 )
 def test_a_start_tells_all_of_the_log_where_it_was_made_of_all_of_it(provenance: Provenance, is_complete: bool) -> None:
-    start = {"offset": 30, "crc32c": 1, "provenance": str(provenance)}
+    start = ClaimedStart(30, "x", 20, 1, provenance)
     state = start_state(log(20), start, np.zeros(1, ENTRY_DTYPE))
     assert (state.offset, state.history_from, state.has_adopted, state.lacks_start) == (30, 20, is_complete, False)
     assert state.deltas.size == 1
@@ -85,6 +83,6 @@ def test_a_start_tells_all_of_the_log_where_it_was_made_of_all_of_it(provenance:
     ],
 )
 def test_a_log_goes_on_from_remote_storage_by_its_checkpoint_or_where_a_copy_holds_the_offset_before_its_files(
-    partition: Partition, rows: list[dict[str, Any]], expected: bool
+    partition: Partition, rows: list[ListedCopy], expected: bool
 ) -> None:
     assert is_continued(partition, rows) is expected

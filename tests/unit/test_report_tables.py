@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,18 +10,13 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.reporting.tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.facts import to_batches
-from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.remote_log_segments import STATES, newest_states, unneeded
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.local_input import LocalInput
 
 pytestmark = pytest.mark.unit
 
@@ -30,17 +24,9 @@ LOGS = DATA / "kafka-3.9.1" / "logs"
 NOW = 1_795_270_000_000
 
 
-def facts(run: int) -> Iterator[pa.RecordBatch]:
-    log_dir = open_log_dir(str(LOGS))
-    for partition in log_dir.partitions():
-        listed = to_row(str(LOGS), partition)
-        rows = LocalInput(log_dir.filesystem, partition, {**listed, "remote_error": None, "copies": []})
-        yield from to_batches(CarryPartition(CarryOptions(), None, run=run, now=NOW).facts(rows))
-
-
 def warehouse_of(tmp_path: Path, runs: int) -> Path:
     for run in range(1, runs + 1):
-        rows = pa.RecordBatchReader.from_batches(PARTITIONS, facts(run))
+        rows = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(LOGS, run=run, now=NOW))
         write_deltalake(tmp_path / "partitions", rows, mode="append")
     return tmp_path
 
@@ -142,7 +128,11 @@ def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_carried_aga
     write_deltalake(warehouse / "partitions", gone, mode="append")
     after = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     assert before - after == {"orders-0"}
-    write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, facts(3)), mode="append")
+    write_deltalake(
+        warehouse / "partitions",
+        pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(LOGS, run=3, now=NOW)),
+        mode="append",
+    )
     assert {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows} == before
 
 

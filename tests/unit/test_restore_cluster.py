@@ -17,7 +17,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptCheckpointError, ObjectExistsError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 
 pytestmark = pytest.mark.unit
 

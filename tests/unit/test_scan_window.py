@@ -26,9 +26,9 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.replay.scan_window import window_offset
 from tiersnap.snapshot.tables.schemas import PARTITIONS
-from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit

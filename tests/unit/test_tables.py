@@ -17,12 +17,12 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.replay.remote_view import ListedCopy, RemoteView
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITIONS
-from tiersnap.snapshot.tasks.list_partitions import mark_tiered
 
 pytestmark = pytest.mark.unit
 
@@ -201,23 +201,17 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     (partition,) = open_log_dir(str(tmp_path)).partitions()
 
-    def tiered(*copies: tuple[int, int, int, str]) -> list[int]:
-        row = listed.to_row(str(tmp_path), partition)
-        row["copies"] = [
-            {
-                "start_offset": start,
-                "end_offset": end,
-                "leader_epochs": [{"epoch": epoch, "start_offset": start}],
-                "state": state,
-            }
-            for start, end, epoch, state in copies
-        ]
-        mark_tiered(row, partition)
-        return [segment["base_offset"] for segment in row["segments"] if segment["is_tiered"]]
+    def tiered(*copies: tuple[int, int, int, bool]) -> list[int]:
+        view = RemoteView(
+            tuple(
+                ListedCopy("x", start, end, leader_epochs=((epoch, start),), is_finished=is_finished)
+                for start, end, epoch, is_finished in copies
+            )
+        )
+        return sorted(view.tiered_segments(partition))
 
-    done = "COPY_SEGMENT_FINISHED"
-    assert tiered((0, 14, 0, done), (15, 19, 0, done)) == [0, 10]
-    assert tiered((0, 14, 0, done)) == [0]
-    assert tiered((0, 19, 7, done)) == []
-    assert tiered((0, 9, 0, done), (10, 19, 0, "COPY_SEGMENT_STARTED")) == [0]
-    assert tiered((0, 99, 0, done)) == [0, 10, 20]
+    assert tiered((0, 15, 0, True), (15, 20, 0, True)) == [0, 10]
+    assert tiered((0, 15, 0, True)) == [0]
+    assert tiered((0, 20, 7, True)) == []
+    assert tiered((0, 10, 0, True), (10, 20, 0, False)) == [0]
+    assert tiered((0, 100, 0, True)) == [0, 10, 20]

@@ -23,12 +23,12 @@ from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.segment_fold import fold_segment
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments, segment_end
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition

@@ -39,7 +39,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 
@@ -245,7 +245,7 @@ def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, 
             run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
         (done,) = run(host(store, "run-2"), source)
         assert done.errors == [], step
-        assert [row["verdict"] for row in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], step
+        assert [each.verdict for each in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], step
         observed, expected = kept(remote), kept(tmp_path / "fresh")
         # Each run says in a manifest of its own which snapshots it wrote.
         manifests = f"{KeyKind.SNAPSHOT_MANIFEST} None"
@@ -254,7 +254,7 @@ def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, 
         assert publishable(store) == [0, 10, 20], step
         before = files(remote)
         (again,) = run(host(store, "run-3"), source)
-        assert (again.tiered, again.snapshots_written, files(remote)) == ([], 0, before), step
+        assert (again.events, again.snapshots_written, files(remote)) == ([], 0, before), step
 
 
 def test_a_copy_whose_claim_could_not_be_finished_is_finished_by_the_next_run_and_not_copied_again(
@@ -480,10 +480,10 @@ def test_tier_computes_a_rotten_snapshot_object_again(source: Path, tmp_path: Pa
     right, store.flips[key] = store.get(key), 1_000
     (done,) = run(host(store, "run-2"), source)  # type: ignore[arg-type]
     assert (done.errors, done.snapshots_mended) == ([], 1)
-    assert {row["verdict"] for row in done.readiness} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
+    assert {each.verdict for each in done.readiness} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
     assert store.get(key) == right
     (again,) = run(host(store, "run-3"), source)  # type: ignore[arg-type]
-    assert (again.snapshots_mended, again.tiered) == (0, [])
+    assert (again.snapshots_mended, again.events) == (0, [])
 
 
 def test_tier_says_how_many_damaged_snapshot_objects_it_mended(source: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.reference.planned import (
     write_log,
     write_replica_that_rolled_later,
 )
-from tests.reference.tiered import age, tier
+from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory import remote_inventory
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
@@ -77,7 +77,7 @@ def segments(tmp_path):
 
 
 def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]:
-    rows = list(tier_partition(store, layout, layout.keys, PARTITION, segments, tierer))
+    rows = rows_of(tier_partition(store, layout, layout.keys, PARTITION, segments, tierer))
     pa.Table.from_pylist(rows, schema=TIERED)  # a row is what its schema says
     return rows
 

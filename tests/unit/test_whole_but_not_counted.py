@@ -24,7 +24,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 
@@ -79,10 +79,10 @@ def test_the_next_tier_finishes_it_or_makes_it_again_and_leaves_no_hole(place: P
     store = DirectoryStore(place / "remote")
     done = tier(store, place / "logs", "run-3")
     assert done.errors == []
-    assert [row["verdict"] for row in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"]
+    assert [each.verdict for each in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"]
     assert (publishable(store), logs_of(store)) == ([0, 10, 20], [0, 10, 20])
     again = tier(store, place / "logs", "run-4")
-    assert (again.tiered, again.errors) == ([], [])
+    assert (again.events, again.errors) == ([], [])
 
 
 @pytest.mark.parametrize("knew", [False, True])

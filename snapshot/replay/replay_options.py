@@ -1,15 +1,20 @@
-"""What a carry writes, how much of the log it reads, and what a file that is there is held against."""
+"""What a replay writes, how much of the log it reads, and what a file that is there is held against."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
-from tiersnap.snapshot.tables.listed import fingerprint
 
 DAY_MS = 86_400_000
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a short digest of plain data: equal data, equal text."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
 
 class Scan(StrEnum):
@@ -21,7 +26,7 @@ class Scan(StrEnum):
 
 @dataclass(frozen=True)
 class CarryOptions:
-    """Options of a carry.
+    """Options of a replay.
 
     Attributes:
         expiration: ms; producers idle that long are left out of what is written; None keeps all.

@@ -5,21 +5,18 @@ Where a store does not answer, no boundary is asked of it again: each would wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.partition_replay import may_be_stored
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
-from tiersnap.snapshot.tables.facts import Row
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 
 
 class BoundaryStore:
@@ -27,14 +24,13 @@ class BoundaryStore:
 
     Attributes:
         errors: what went wrong, in order; each says in its attribute `at` where.
-        gaps: gives the offsets that are in no segment, once the replay knows them.
     """
 
     def __init__(
         self,
         sink: SnapshotSink,
         partition: Partition,
-        listed: Mapping[str, Any],
+        cluster_id: str | None,
         options: CarryOptions,
         *,
         now: int,
@@ -45,21 +41,15 @@ class BoundaryStore:
 
         Args:
             now: ms.
-            away: what a sink said that does not answer, of all partitions; see CarryPartition.
+            away: what a sink said that does not answer, of all partitions; see ListingReplay.
             errors: of the partition; what goes wrong is added.
         """
-        self._sink, self._partition, self._listed, self._options = sink, partition, listed, options
+        self._sink, self._partition, self._cluster_id, self._options = sink, partition, cluster_id, options
         self._now, self._away, self.errors = now, away, errors
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
         self._is_never_tiered = bool(never_tiered_reason(partition))
         self._bases: Collection[int] = {segment.base_offset for segment in partition.segments}
         self._stored: list[StoredSnapshot] = []
-        self.gaps: Callable[[], Iterable[LostOffsets]] = tuple
-
-    @property
-    def uri(self) -> str:
-        """The place, one name for one place."""
-        return self._sink.uri
 
     def put(self, boundary: Boundary) -> StoredSnapshot | None:
         """Store the boundary's snapshot if it is wanted; what is there then, None where nothing was stored."""
@@ -86,9 +76,9 @@ class BoundaryStore:
         """Say in a manifest what was stored."""
         if not self._stored or self._away:
             return
-        listed = self._listed
+        partition = self._partition
         try:
-            self._sink.commit(listed["topic"], listed["topic_id"], listed["partition"], self._stored)
+            self._sink.commit(partition.topic, partition.topic_id, partition.partition, self._stored)
         except TiersnapError as error:
             error.attrs["at"] = ""
             self.errors.append(error)
@@ -97,16 +87,16 @@ class BoundaryStore:
         expiry = Expiry(self._options.expiration, self._now, self._options.as_of)
         entries = expiry.live(boundary.entries, boundary.max_timestamp)
         return SnapshotObject(
-            self._listed["topic"],
-            self._listed["topic_id"],
-            self._listed["partition"],
-            self._listed["cluster_id"],
+            self._partition.topic,
+            self._partition.topic_id,
+            self._partition.partition,
+            self._cluster_id,
             boundary.offset,
             snapshot_file.encode(entries),
             str(boundary.provenance),
             boundary.folded_from,
             int(entries.size),
-            self.gaps,
+            boundary.gaps,
         )
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
@@ -120,13 +110,3 @@ class BoundaryStore:
         return found is SnapshotVerdict.MISSING or (
             options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
         )
-
-
-def of_stored(stored: StoredSnapshot, run: int) -> Row:
-    """What the row of a boundary says of its object; `run` is the number of the run that asked."""
-    row: Row = {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
-    if stored.is_new:
-        row["written_by"] = run
-    if stored.is_mended:
-        row["is_mended"] = True
-    return row

@@ -76,9 +76,10 @@ class WindowStart:
                 end,
                 partial(_itself, entries),
                 self._provenance,
-                found if isinstance(found, Comparison) else _UNVERIFIED,
+                found.comparison if found.entries is None else _UNVERIFIED,
                 self._offset,
                 open_transactions=None,
+                file=found.file,
             )
 
     def _older(self) -> Iterator[tuple[int, np.ndarray]]:

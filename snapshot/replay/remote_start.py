@@ -1,32 +1,25 @@
 """Where a replay begins whose log goes back further in remote storage.
 
 Either with the snapshot of a remote segment of ours, whose claim vouches for it, on the way through what is tiered
-(listed.START); or with the state that remote storage tells where the files begin, or where a remote segment ends
+(ClaimedStart); or with the state that remote storage tells where the files begin, or where a remote segment ends
 soonest behind (RemoteLook.state_at), as a follower begins that restores its state from there
 (TierStateMachine.buildRemoteLogAuxState).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.partition_replay import Beginning
 from tiersnap.snapshot.replay.partition_state import CopyState, StartState
 from tiersnap.snapshot.replay.producer_state import from_entries
+from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy, RemoteLook, RemoteView
 from tiersnap.snapshot.replay.trust import Comparison, Provenance
-from tiersnap.snapshot.tables.remote_log_segments import finished_copies
-from tiersnap.snapshot.tasks.remote_look import RemoteLook
-
-Start = Mapping[str, Any]
-Copies = Iterable[Mapping[str, Any]]
 
 
 def beginning(look: RemoteLook, now: int, producer_expiration: int | None, partition: Partition) -> Beginning:
@@ -46,7 +39,7 @@ def beginning(look: RemoteLook, now: int, producer_expiration: int | None, parti
     if partition.topic_id is None:
         return Beginning(True, why="its topic id is not known here")
     try:
-        copies = look(partition)["copies"]
+        copies = look(partition).copies
     except (TransientError, RemoteStorageError):
         raise
     except TiersnapError as error:
@@ -57,12 +50,11 @@ def beginning(look: RemoteLook, now: int, producer_expiration: int | None, parti
 
 
 def known_state(
-    look: RemoteLook, partition: Partition, copies: Copies, *, now: int, producer_expiration: int | None
+    look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, now: int, producer_expiration: int | None
 ) -> Beginning:
     """Return the state where the files of a log begin that is continued, or where a copy ends soonest behind.
 
     Args:
-        copies: rows of listed.COPY.
         now, producer_expiration: see `beginning`.
 
     Raises:
@@ -71,7 +63,7 @@ def known_state(
     """
     first = partition.first_base_offset
     behind = {segment.base_offset for segment in partition.segments} - {first}
-    ends = [copy["end_offset"] + 1 for copy in copies_up_to(behind, copies, partition)]
+    ends = [copy.end_offset for copy in copies_up_to(behind, copies, partition)]
     try:
         found = look.state_at(partition, first, now=now, producer_expiration=producer_expiration)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
@@ -92,21 +84,21 @@ def _believes(now: int, producer_expiration: int | None) -> Callable[[Comparison
     return lambda found: found.verdict(now, producer_expiration).is_trusted
 
 
-def copies_up_to(ends: Collection[int], copies: Copies, partition: Partition) -> list[Mapping[str, Any]]:
-    """Return rows of listed.COPY of the log's own lineage that end at one of these offsets (exclusive)."""
-    return [copy for copy in copies if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
+    """Return the copies of the log's own lineage that end at one of these offsets (exclusive)."""
+    return [copy for copy in copies if copy.end_offset in ends and _agrees(copy, partition)]
 
 
-def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:
+def _agrees(copy: ListedCopy, partition: Partition) -> bool:
     """Return whether the whole copy is finished, and of the log's own lineage."""
-    remote = coverage_of(finished_copies([copy]), partition.leader_epochs or (), ENDLESS)
-    return remote.covers(copy["start_offset"], copy["end_offset"] + 1)
+    remote = RemoteView((copy,)).coverage(partition.leader_epochs)
+    return remote.covers(copy.start_offset, copy.end_offset)
 
 
 def claimed_start(
-    look: RemoteLook, partition: Partition, copies: Copies, *, doubts_log_start: bool
-) -> dict[str, Any] | None:
-    """Return a row of listed.START of the first copy of ours whose claim vouches for its snapshot; a request a copy.
+    look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, doubts_log_start: bool
+) -> ClaimedStart | None:
+    """Return the start of the first copy of ours whose claim vouches for its snapshot; a request a copy.
 
     Args:
         doubts_log_start: do not take one that was folded from where the log began at that time.
@@ -115,11 +107,11 @@ def claimed_start(
         TiersnapError: it cannot be known.
     """
     found = look.find_start(partition, copies)
-    is_from_log_start = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
+    is_from_log_start = found is not None and found.provenance is Provenance.COMPUTED_FROM_LOG_START
     return None if is_from_log_start and doubts_log_start else found
 
 
-def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.ndarray:
+def read_entries(look: RemoteLook, partition: Partition, start: ClaimedStart) -> np.ndarray:
     """Return entries (ENTRY_DTYPE) of the snapshot.
 
     Raises:
@@ -128,20 +120,16 @@ def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.nda
     return snapshot_file.decode(look.read_start(partition, start))
 
 
-def start_state(partition: Partition, start: Start, entries: np.ndarray) -> StartState:
+def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) -> StartState:
     """Return the state to begin with."""
-    is_complete = Provenance(start["provenance"]) in (Provenance.BROKER, Provenance.COMPUTED)
+    is_complete = start.provenance in (Provenance.BROKER, Provenance.COMPUTED)
     begins = partition.first_base_offset
-    return StartState(start["offset"], from_entries(entries), history_from=begins, has_adopted=is_complete)
+    return StartState(start.offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
-def is_continued(partition: Partition, copies: Copies) -> bool:
-    """Return whether the log goes back further in remote storage: by its checkpoint, else by what is found there.
-
-    Args:
-        copies: rows of listed.COPY.
-    """
+def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool:
+    """Return whether the log goes back further in remote storage: by its checkpoint, else by what is found there."""
     first = partition.first_base_offset
     if partition.log_start_checkpoint is not None or first == 0:
         return partition.begins_in_remote_storage
-    return coverage_of(finished_copies(copies), partition.leader_epochs or (), first + 1).covers(first - 1, first)
+    return RemoteView(tuple(copies)).coverage(partition.leader_epochs, first + 1).covers(first - 1, first)

@@ -1,0 +1,165 @@
+"""The segments of one partition judged, each with the snapshot that it would be tiered with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, BrokerAtWork
+from tiersnap.snapshot.readiness.coverage import RemoteCoverage
+from tiersnap.snapshot.readiness.judge import Readiness, Verdict, judge
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.replay.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
+
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSnapshot:
+    """The snapshot at the end of a segment, or at the log end.
+
+    Attributes:
+        found: what is remembered of the offset; None where no replay reached it.
+        verdict: what it is worth now: the broker's file, or the computed object in its place.
+        provenance: None of a file that is not trusted.
+        is_object: the segment is tiered with the computed object and not with the broker's file.
+    """
+
+    found: SnapshotAt | None
+    verdict: SnapshotVerdict
+    provenance: Provenance | None = None
+    is_object: bool = False
+
+    @property
+    def compared(self) -> SnapshotVerdict | None:
+        """What the strict comparison said of the file; None where none was compared."""
+        strict = None if self.found is None else self.found.comparison.strict
+        return strict if strict in COMPARED else None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReadiness:
+    """A segment, its verdict, and the snapshot at its end."""
+
+    facts: SegmentFacts
+    readiness: Readiness
+    snapshot: JudgedSnapshot
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be tiered now."""
+        return self.readiness.verdict is Verdict.READY
+
+    def as_tiered(self) -> SegmentReadiness:
+        """Return it as it is once its copy is in remote storage."""
+        done = Readiness(self.facts.base_offset, Verdict.ALREADY_TIERED, "in remote storage")
+        return replace(self, readiness=done)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How segments are judged.
+
+    Attributes:
+        replace: a computed object takes the place of a file that is not to be trusted.
+        now: ms.
+        producer_expiration: ms.
+        is_bounded: the scan left out what lies before a window: a broker's file there is taken without a comparison.
+        beside: how to tell that a broker is at work, to which segments are left.
+    """
+
+    replace: bool
+    now: int
+    producer_expiration: int | None
+    is_bounded: bool = False
+    beside: BesideBrokers = NO_BROKERS
+
+    def judge(
+        self,
+        facts: PartitionFacts,
+        partition: int,
+        segments: Iterable[SegmentFacts],
+        snapshots: Mapping[int, SnapshotAt],
+        coverage: RemoteCoverage,
+    ) -> tuple[SegmentReadiness, ...]:
+        """Return the segments of a partition, ascending, each judged.
+
+        Args:
+            partition: its number.
+            segments: ascending base offsets; what they say of their snapshots does not count.
+            snapshots: what is remembered of snapshot offsets.
+            coverage: what remote storage holds of the log's lineage.
+        """
+        known = tuple(segments)
+        ends = [snapshots.get(_end(each, facts)) for each in known]
+        broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
+        tiered = [replace(each, snapshot=self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
+        verdicts = self._verdicts(facts, tiered, ends, coverage, broker)
+        return tuple(
+            SegmentReadiness(each, readiness, self._judged(each, end))
+            for each, end, readiness in zip(tiered, ends, verdicts, strict=True)
+        )
+
+    def _verdicts(
+        self,
+        facts: PartitionFacts,
+        tiered: list[SegmentFacts],
+        ends: list[SnapshotAt | None],
+        coverage: RemoteCoverage,
+        broker: BrokerAtWork | None,
+    ) -> Iterable[Readiness]:
+        at_end = [(each.base_offset, end) for each, end in zip(tiered, ends, strict=True) if end is not None]
+        return judge(
+            facts,
+            tiered,
+            now=self.now,
+            producer_expiration=self.producer_expiration,
+            coverage=coverage,
+            unverified={base for base, end in at_end if self._is_taken(end)},
+            broker=broker,
+            # A broker's copy task fails where there is no snapshot file.
+            beyond_broker={base for base, end in at_end if end.comparison.strict is SnapshotVerdict.MISSING},
+        )
+
+    def _judged(self, segment: SegmentFacts, found: SnapshotAt | None) -> JudgedSnapshot:
+        verdict = segment.snapshot.verdict(self.now, self.producer_expiration)
+        if found is None:
+            return JudgedSnapshot(None, verdict)
+        if self.is_object(found):
+            return JudgedSnapshot(found, verdict, found.provenance, is_object=True)
+        if self._is_taken(found):
+            return JudgedSnapshot(found, verdict, Provenance.BROKER_UNVERIFIED)
+        is_trusted = found.comparison.verdict(self.now, self.producer_expiration).is_trusted
+        return JudgedSnapshot(found, verdict, Provenance.BROKER if is_trusted else None)
+
+    def is_object(self, found: SnapshotAt) -> bool:
+        """Return whether a segment is tiered with the computed object and not with the broker's file."""
+        verdict = found.comparison.verdict(self.now, self.producer_expiration)
+        is_instead = verdict is SnapshotVerdict.MISSING or (self.replace and not verdict.is_trusted)
+        return found.stored is not None and is_instead
+
+    def _as_tiered(self, found: SnapshotAt | None) -> Comparison:
+        """Of what a bundle would carry: the broker's file, or the object written in its place."""
+        if found is None:
+            return _NOT_REACHED
+        return computed(found.provenance) if self.is_object(found) else found.comparison
+
+    def _is_taken(self, found: SnapshotAt) -> bool:
+        """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window.
+
+        Not of a log that begins in remote storage and nobody knows how: it may be of a replica that was rebuilt.
+        """
+        is_read = found.file.crc32c is not None and found.comparison.strict is SnapshotVerdict.UNVERIFIED
+        return self.is_bounded and is_read and not found.provenance.lacks_start
+
+
+def _end(segment: SegmentFacts, facts: PartitionFacts) -> int:
+    return facts.log_end_offset if segment.next_base_offset is None else segment.next_base_offset
+
+
+def open_at(base_offset: int, before: SnapshotAt | None) -> tuple[tuple[int, int], ...] | None:
+    """Return the transactions open where a segment begins, None where nobody knows."""
+    if before is None:
+        return () if base_offset == 0 else None  # before the first record of a topic nothing was open
+    return before.open_transactions

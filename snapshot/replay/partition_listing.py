@@ -1,0 +1,112 @@
+"""A partition with what remote storage holds of it: what a replay is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from tiersnap.snapshot.errors import RecordedError, TiersnapError, TransientError
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.remote_start import claimed_start, copies_up_to, is_continued
+from tiersnap.snapshot.replay.remote_view import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteLook, RemoteView
+
+# Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
+_MOST_STARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionListing:
+    """One partition as it was listed.
+
+    Attributes:
+        cluster_id: whose log it is; None where the disk does not say.
+        remote: what remote storage holds.
+        remote_error: why nobody knows that.
+        start: a snapshot in remote storage to start from; None where nobody asked for one, or none is there.
+        tiered: base offsets of the segments that remote storage holds whole.
+        window_offset: where a bounded scan begins; None where all is scanned.
+        largest_timestamps: ms by base offset, by the time indexes, where those were asked.
+        decode_objects: of a collected folder: the object that holds the decode, by base offset.
+    """
+
+    filesystem: FileSystem
+    partition: Partition
+    cluster_id: str | None = None
+    remote: RemoteView = NOTHING_SEEN
+    remote_error: RecordedError | None = None
+    start: ClaimedStart | None = None
+    tiered: frozenset[int] = frozenset()
+    window_offset: int | None = None
+    largest_timestamps: Mapping[int, int] = field(default_factory=dict)
+    decode_objects: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RemoteLister:
+    """Adds to listings what remote storage holds; after a server that does not answer none is asked again.
+
+    Attributes:
+        look: at remote storage; None leaves it alone.
+        wants_start: ask for a snapshot to start from, since no table has a state.
+    """
+
+    look: RemoteLook | None = None
+    wants_start: bool = False
+    _away: list[str] = field(default_factory=list)
+
+    def with_remote(self, listing: PartitionListing) -> PartitionListing:
+        """Return the listing with what remote storage holds of the partition."""
+        partition, look = listing.partition, self.look
+        wants_none = not partition.segments or partition.topic_id is None or bool(never_tiered_reason(partition))
+        if look is None or wants_none:
+            return listing
+        if self._away:
+            why = f"not asked after: {self._away[0]}"
+            return replace(listing, remote_error=RecordedError(why, is_transient=True))
+        try:
+            view = look(partition)
+        except TiersnapError as error:
+            return self._unanswered(listing, error)
+        seen = replace(listing, remote=view, tiered=view.tiered_segments(partition))
+        return self._with_start(seen, look) if self.wants_start else seen
+
+    def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
+        """Say where a replay may start: behind what of the log is tiered from its beginning on."""
+        partition, copies = listing.partition, listing.remote.copies
+        behind = copies_up_to(_tiered_ends(listing), copies, partition)
+        newest = sorted(behind, key=lambda copy: copy.end_offset, reverse=True)[:_MOST_STARTS]
+        if not newest:
+            return listing
+        try:
+            # An earlier version began a log that is continued with nothing, and said that the log began there.
+            doubts = is_continued(partition, copies)
+            return replace(listing, start=claimed_start(look, partition, newest, doubts_log_start=doubts))
+        except TiersnapError as error:
+            return self._unanswered(listing, error)
+
+    def _unanswered(self, listing: PartitionListing, error: TiersnapError) -> PartitionListing:
+        if isinstance(error, TransientError):
+            self._away.append(error.message)
+        message = f"{listing.partition.name}: {error.message}"
+        return replace(listing, remote_error=RecordedError.of(error, message))
+
+
+def copy_before(listing: PartitionListing) -> ListedCopy | None:
+    """Return the newest copy that ends where the files of a log begin that is continued."""
+    partition, copies = listing.partition, listing.remote.copies
+    if not is_continued(partition, copies):
+        return None
+    ending = copies_up_to({partition.first_base_offset}, copies, partition)
+    return max(ending, key=lambda copy: copy.written_at, default=None)
+
+
+def _tiered_ends(listing: PartitionListing) -> set[int]:
+    """Return where segments end up to which all that is here is tiered."""
+    partition = listing.partition
+    tiered = takewhile(lambda segment: segment.base_offset in listing.tiered, partition.segments)
+    high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark
+    return {end for each in tiered if (end := each.next_base_offset) is not None and end <= high_watermark}

@@ -1,0 +1,154 @@
+"""What remote storage holds of a partition's offsets, and what the listing and the replay ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.trust import Provenance
+
+
+class Encryption(StrEnum):
+    """Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show."""
+
+    PLAIN = "PLAIN"
+    ENCRYPTED = "ENCRYPTED"
+    UNKNOWN = "UNKNOWN"  # there is no manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCopy:
+    """A copy attempt of a segment that reaches into the local log, or is being made.
+
+    Attributes:
+        end_offset: exclusive.
+        size: bytes of the log; 0 of what is no complete copy.
+        max_timestamp: ms, -1 of what is no complete copy.
+        leader_epochs: (epoch, start offset) of the segment, ascending.
+        is_finished: it counts; else somebody else's that is under way, or one of ours that is finished or made again.
+        written_at: ms by the store's clock.
+        is_ours: known to be; of what is finished nobody asks.
+        is_brokers: no claim names it.
+    """
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    size: int = 0
+    max_timestamp: int = -1
+    leader_epochs: LeaderEpochs = ()
+    is_finished: bool = False
+    written_at: int = 0
+    is_ours: bool = False
+    is_brokers: bool = False
+
+    @property
+    def facts(self) -> CopyFacts:
+        """What coverage is derived from."""
+        return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, self.is_finished)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteView:
+    """What a look at remote storage found of a partition.
+
+    Attributes:
+        expired_to: `tiersnap expire` deleted the copies below it; exclusive, None where it never did.
+        encryption: None where nobody looked.
+        encrypted_by: key of a manifest that shows that the plugin encrypts; None where none does.
+        leftover_count: leftovers of ended attempts; None where nobody looked.
+    """
+
+    copies: tuple[ListedCopy, ...] = ()
+    expired_to: int | None = None
+    encryption: Encryption | None = None
+    encrypted_by: str | None = None
+    leftover_count: int | None = None
+
+    def coverage(self, leader_epochs: LeaderEpochs | None, log_end_offset: int = ENDLESS) -> RemoteCoverage:
+        """Return what remote storage holds under the leader epochs of the local log.
+
+        Args:
+            leader_epochs: (epoch, start offset), ascending; None where they are not known.
+            log_end_offset: of the local log, exclusive.
+        """
+        begun = [copy for copy in self.copies if not copy.is_finished]
+        return coverage_of(
+            (copy.facts for copy in self.copies),
+            leader_epochs or (),
+            log_end_offset,
+            in_flight=[copy.start_offset for copy in begun if not copy.is_ours],
+            expired_to=self.expired_to or 0,
+            unfinished=[(copy.start_offset, copy.end_offset) for copy in begun if copy.is_ours],
+            broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
+            encrypted_by=self.encrypted_by or "",
+        )
+
+    def tiered_segments(self, partition: Partition) -> frozenset[int]:
+        """Return the base offsets of the segments that remote storage holds whole."""
+        remote = self.coverage(partition.leader_epochs)
+        closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
+        return frozenset(base for base, end in closed if end is not None and remote.has_segment(base, end))
+
+
+NOTHING_SEEN = RemoteView()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedStart:
+    """A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`.
+
+    Attributes:
+        offset: exclusive.
+        crc32c: of the whole snapshot, by the copy's claim; None for a copy whose claim nobody read.
+    """
+
+    offset: int
+    segment_id: str
+    segment_start_offset: int
+    crc32c: int | None
+    provenance: Provenance
+
+
+class RemoteLook(Protocol):
+    """Looks at what remote storage holds of a partition; picklable."""
+
+    def __call__(self, partition: Partition) -> RemoteView:
+        """Return what it holds.
+
+        Raises:
+            TiersnapError: it cannot be known.
+        """
+        ...
+
+    def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
+        """Return the first of these copies whose snapshot starts a replay.
+
+        Raises:
+            TiersnapError: it cannot be known.
+        """
+        ...
+
+    def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
+        """Return the snapshot.
+
+        Raises:
+            TiersnapError: it is gone, or another one.
+        """
+        ...
+
+    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
+        """Return the state of the log at an offset, by the rule of remote_state; it may read whole remote segments.
+
+        Raises:
+            UnknownStateError: remote storage does not tell it.
+            TiersnapError: it does not answer, or refuses.
+        """
+        ...

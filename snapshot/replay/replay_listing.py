@@ -1,0 +1,262 @@
+"""One listed partition replayed: from where what is known begins, and the missing snapshots stored on the way.
+
+A host gives it the log directory alone, a Spark task the decodes and what the replay of an earlier run left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.decodes import DecodeSource
+from tiersnap.snapshot.replay.examine import Examination, conclude, examine_decodes
+from tiersnap.snapshot.replay.partition_listing import PartitionListing
+from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored, snapshot_reader
+from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StartState, StoredAt
+from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
+from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.remote_view import RemoteLook
+from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink, StoredSnapshot
+from tiersnap.snapshot.replay.store_boundary import BoundaryStore
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.window_start import WindowStart
+
+MOST_OPEN_TRANSACTIONS = 2_000
+"""More than so many at one offset are not remembered: no row holds arrays that grow with producers."""
+
+_IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has one of its own")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resume:
+    """What the replay of an earlier run left of a partition.
+
+    Attributes:
+        start: the state to go on from; None where there is none.
+        snapshots: by offset, what is remembered of the snapshot offsets up to there.
+    """
+
+    start: StartState | None = None
+    snapshots: Mapping[int, SnapshotAt] = field(default_factory=dict)
+
+
+FROM_THE_BEGINNING = Resume()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replayed:
+    """A partition that was replayed.
+
+    Attributes:
+        errors: what went wrong, in order; `attrs["at"]` of each says where in the partition.
+        unread_count: snapshot files that could not be read.
+        is_finished: nothing more can be found out until something changes.
+        state: to go on from when something was added; None where the next replay must begin anew.
+    """
+
+    examination: Examination
+    errors: tuple[TiersnapError, ...]
+    unread_count: int = 0
+    is_finished: bool = False
+    state: StartState | None = None
+
+
+def told_at(partition: Partition, error: TiersnapError) -> str:
+    """Return what went wrong, and where in the partition."""
+    return f"{partition.name}{error.attrs.get('at', '')}: {error.message}"
+
+
+@dataclass(frozen=True)
+class ListingReplay:
+    """Replays listed partitions; nothing is written to object storage without a sink.
+
+    Attributes:
+        run: number of the run.
+        now: ms, the run's only reading of the clock.
+        look: reads a state of remote storage that a listing names; None where no listing does.
+        away: what a sink said that does not answer: it is not asked again, or every boundary of every partition would
+            wait for its time-outs.
+    """
+
+    options: CarryOptions
+    sink: SnapshotSink | None
+    run: int
+    now: int
+    look: RemoteLook | None = None
+    away: list[str] = field(default_factory=list)
+
+    def replay(self, listing: PartitionListing, decodes: DecodeSource, resume: Resume = FROM_THE_BEGINNING) -> Replayed:
+        """Return what is to be said of a partition."""
+        return _OneReplay(self, listing, decodes, resume).replayed()
+
+
+class _OneReplay:
+    """The replay of one partition."""
+
+    def __init__(self, task: ListingReplay, listing: PartitionListing, decodes: DecodeSource, resume: Resume) -> None:
+        self._task, self._listing, self._decodes, self._resume = task, listing, decodes, resume
+        self._partition = listing.partition
+        self._known: dict[int, SnapshotAt] = {}
+        self._errors: list[TiersnapError] = []
+        self._read = snapshot_reader(listing.filesystem, listing.partition)
+        self._unread_count = 0
+        # Nobody could look whether the log goes back further than its files.
+        self._is_blind = listing.remote_error is not None and self._partition.first_base_offset > 0
+        self._is_continued = is_continued(self._partition, listing.remote.copies)
+        # Not a byte goes where tiersnap may not upload.
+        self._is_refused = listing.remote.encrypted_by is not None
+        is_left = self._is_blind or self._is_refused
+        self._store = None if is_left or task.sink is None else self._store_in(task.sink)
+
+    def _store_in(self, sink: SnapshotSink) -> BoundaryStore:
+        task, listing = self._task, self._listing
+        return BoundaryStore(
+            sink,
+            self._partition,
+            listing.cluster_id,
+            task.options,
+            now=task.now,
+            away=task.away,
+            errors=self._errors,
+        )
+
+    def replayed(self) -> Replayed:
+        try:
+            start = self._claimed_start() or self._resumed() or self._window_start()
+            begins = self._beginning() if start is None else Beginning(self._is_continued, start)
+        except TiersnapError as unknown:
+            return Replayed(self._nothing_known(), (unknown,))
+        examination = examine_decodes(
+            self._partition,
+            self._decodes,
+            self._read_snapshot,
+            on_boundary=self._settle,
+            begins=begins,
+            known=self._known,
+            largest_timestamps=self._listing.largest_timestamps,
+        )
+        self._note_vanished(examination)
+        if self._store is not None:
+            self._store.commit()
+        may_get_start = examination.lacks_start and self._unread_count > 0
+        is_finished = not (self._errors or self._is_blind or may_get_start)
+        # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
+        # And what was not stored, since it was refused, is stored from the beginning once it is not.
+        is_kept = is_finished and not self._unread_count and not self._is_refused
+        state = examination.closed if is_kept else None
+        return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
+
+    def _nothing_known(self) -> Examination:
+        """Of a partition of which nothing can be said."""
+        return replace(conclude(Replay(replace(self._partition, segments=())), {}), findings=())
+
+    def _resumed(self) -> StartState | None:
+        """The state that an earlier replay left; what it said of the boundaries below stays true."""
+        start = self._resume.start
+        if start is not None:
+            self._known |= {offset: each for offset, each in self._resume.snapshots.items() if offset <= start.offset}
+        return start
+
+    def _claimed_start(self) -> StartState | None:
+        """The state that the listing names in remote storage, where a claim vouches for it."""
+        start, look = self._listing.start, self._task.look
+        if start is None or look is None:
+            return None
+        state = start_state(self._partition, start, read_entries(look, self._partition, start))
+        self._note_start(state, start.provenance)
+        return state
+
+    def _note_start(self, state: StartState, provenance: Provenance) -> None:
+        """Begin there, and remember what is open there: the next segment's transaction index is held against it."""
+        opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
+        self._known[state.offset] = SnapshotAt(
+            state.offset,
+            _IN_REMOTE,
+            provenance,
+            folded_from=state.offset,
+            open_transactions=tuple(opened[["producer_id", "txn_first_offset"]].tolist()),
+        )
+        self._decodes.begin_at(state.offset)
+
+    def _beginning(self) -> Beginning:
+        """What remote storage says of a log that begins there, if a snapshot is wanted here; else nobody asks it."""
+        begins = self._known_beginning() if self._wants_snapshot() else Beginning(self._is_continued)
+        if begins.start is not None:
+            is_complete = begins.start.has_adopted
+            self._note_start(begins.start, Provenance.COMPUTED if is_complete else Provenance.COMPUTED_FROM_SNAPSHOT)
+        return begins
+
+    def _known_beginning(self) -> Beginning:
+        look, options = self._task.look, self._task.options
+        if look is None or self._is_blind or not self._is_continued:
+            return Beginning(self._is_continued)
+        copies, expiration = self._listing.remote.copies, options.producer_expiration
+        begins = known_state(look, self._partition, copies, now=self._task.now, producer_expiration=expiration)
+        if begins.why:
+            told = f"what came before its files is not known: {begins.why}"
+            self._errors.append(UnknownStateError(told, hint=ELSEWHERE, at=""))
+        return begins
+
+    def _wants_snapshot(self) -> bool:
+        """Whether a state is needed: for a segment that is to be tiered, or because all boundaries are wanted."""
+        tiered = self._listing.tiered
+        ends = (each.next_base_offset for each in self._partition.segments if each.base_offset not in tiered)
+        may_go = any(end is not None and may_be_stored(self._partition, end) for end in ends)
+        return may_go or self._task.options.every_boundary
+
+    def _window_start(self) -> StartState | None:
+        """The state at the edge of the scan window, once what lies before it has been settled."""
+        offset = self._listing.window_offset
+        if offset is None:
+            return None
+        window = WindowStart(
+            self._listing.filesystem,
+            self._partition,
+            offset,
+            self._decodes.window(),
+            is_continued=self._is_continued,
+            before=lambda: self._known_beginning().start if self._wants_snapshot() else None,
+        )
+        for boundary in window.boundaries(self._ends_before_window(), self._read_snapshot):
+            self._known[boundary.offset] = self._settle(boundary)
+        return window.state
+
+    def _ends_before_window(self) -> Iterable[int]:
+        segments, tiered = self._partition.segments, self._listing.tiered
+        tiered_ends = {each.next_base_offset for each in segments if each.base_offset in tiered}
+        ends = {*(each.base_offset for each in segments), *self._partition.snapshots}
+        return {end for end in ends if end > segments[0].base_offset} - tiered_ends
+
+    def _read_snapshot(self, offset: int) -> bytes | None:
+        try:
+            return self._read(offset)
+        except OSError:
+            self._unread_count += 1
+            raise
+
+    def _settle(self, boundary: Boundary) -> SnapshotAt:
+        """What is to be remembered of the boundary, and what was stored of it."""
+        opened = boundary.open_transactions
+        if opened is not None and len(opened) > MOST_OPEN_TRANSACTIONS:
+            opened = None
+        snapshot = replace(boundary.snapshot, open_transactions=opened)
+        stored = None if self._store is None else self._store.put(boundary)
+        return snapshot if stored is None else replace(snapshot, stored=self._stored_at(stored))
+
+    def _stored_at(self, stored: StoredSnapshot) -> StoredAt:
+        written_by = self._task.run if stored.is_new else None
+        return StoredAt(stored.key, stored.crc32c, stored.entry_count, written_by, stored.is_mended)
+
+    def _note_vanished(self, examination: Examination) -> None:
+        """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""
+        objects = self._listing.decode_objects
+        for segment, facts in zip(self._partition.segments, examination.segments, strict=True):
+            if facts.damage_kind is FindingKind.UNREADABLE_FILE:
+                name = objects.get(segment.base_offset)
+                path = segment.log.path if name is None else f"{self._partition.path}/{name}"
+                if self._listing.filesystem.is_gone(path):
+                    self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))

@@ -1,0 +1,26 @@
+"""Rows of the table `partitions` of a log directory, replayed in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.decodes import LocalDecodes
+from tiersnap.snapshot.replay.partition_listing import PartitionListing
+from tiersnap.snapshot.replay.replay_listing import ListingReplay
+from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.tables.facts import to_batches
+from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tasks.carry_partition import fact_rows
+
+
+def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]:
+    """Rows of PARTITIONS of each partition."""
+    log_dir, task = open_log_dir(str(source)), ListingReplay(CarryOptions(), None, run=run, now=now)
+    for partition in log_dir.partitions():
+        listing = PartitionListing(log_dir.filesystem, partition)
+        replayed = task.replay(listing, LocalDecodes(log_dir.filesystem))
+        yield from to_batches(fact_rows(replayed, to_row(str(source), partition), listing, run, ""))
