@@ -84,14 +84,14 @@ def fetch(
     that was not checked: of a segment every batch's CRC-32C and the store's own checksum, of an index its form alone.
     """
     from tiersnap.remote_storage.layouts.layout import IndexType
+    from tiersnap.remote_storage.restore.find import find_partitions
     from tiersnap.remote_storage.restore.published import read_copies
     from tiersnap.remote_storage.restore.remote_file import RemoteFile, copies_with, latest
-    from tiersnap.remote_storage.restore.topic import find_in_layout
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
 
     store = open_store(remote, s3, writes=False)
-    (listed,) = find_in_layout(store, topic, topic_id, [partition], layout)
+    (listed,) = find_partitions(store, topic, topic_id, [partition], layout)
     copies = copies_with(store, read_copies(store, listed), offset, segment_id)
     file = RemoteFile(store, latest(copies), None if index is None else IndexType(index.upper().replace("-", "_")))
     if out is None or (out != STDOUT and not apply):

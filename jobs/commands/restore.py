@@ -164,8 +164,9 @@ def restore(
     assert logdir is not None
     from tiersnap.remote_storage.cluster.known_partitions import read_published
     from tiersnap.remote_storage.restore.carry_out import carry_out, check_space
+    from tiersnap.remote_storage.restore.find import find_topic
+    from tiersnap.remote_storage.restore.plan import plan_topic
     from tiersnap.remote_storage.restore.target import open_target
-    from tiersnap.remote_storage.restore.topic import find_topic, plan_topic
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.stores.paced_store import paced
     from tiersnap.snapshot.log.lock import locked

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -18,12 +17,13 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, newest, read_indexes, read_lineage
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.find import FoundPartition, named
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (
     Published,
@@ -33,17 +33,16 @@ from tiersnap.remote_storage.restore.published import (
     refusing,
     taking_all,
 )
+from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, plan_chain
-from tiersnap.remote_storage.restore.target import Destination, Target
-from tiersnap.remote_storage.stored.deletion_record import read_record, read_records
+from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
+from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
 from tiersnap.snapshot.units import count_of
-
-_MOST_NAMED = 5
 
 
 class RestoreAction(StrEnum):
@@ -73,89 +72,83 @@ class RestorePlan:
     topic_is_checked: bool
 
 
-def find_partitions(
-    store: ObjectStore, topic: str, *, topic_id: str | None, partitions: Collection[int], local: bool | None
-) -> list[PartitionObjects]:
-    """What remote storage has of the topic: one topic id, one layout.
+def plan_topic(
+    store: ObjectStore,
+    target: Target,
+    found: Iterable[FoundPartition],
+    asked: RestoreRequest,
+    published: Mapping[TopicIdPartition, Published] | None,
+) -> list[RestorePlan]:
+    """How each partition goes to the target.
+
+    Args:
+        published: what the cluster knows of each partition; None where none was asked.
 
     Raises:
-        ObjectNotFoundError: nothing, or not all that was asked for.
-        UsageError: more than one topic id or layout.
-        CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
+        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`.
+        DeletedByClusterError: see `as_published`.
+        UnpublishedError: there is a log, and segments make it of which nobody says that they were published.
+        ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
+        FolderDiffersError: its folder is there with other segments.
+        CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
     """
-    only = next(iter(partitions)) if len(partitions) == 1 else None
-    listed = list_topic(store, topic, topic_id=topic_id, partition=only, local=local)
-    listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
-    by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
-    for each in listed:
-        by_id[each.partition.topic_id].append(each)
-    missing = set(partitions) - {each.partition.partition for each in listed}
-    if not listed or missing:
-        raise _none_found(store, topic, topic_id, min(missing, default=None))
-    if len(by_id) > 1:
-        raise UsageError(
-            f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {_named(map(str, by_id))}",
-            hint="the topic was made anew; say which one: --topic-id ID",
-        )
-    if len({each.is_local for each in listed}) > 1:
-        raise UsageError(
-            f"{store.uri}: {topic} has segments in both layouts",
-            hint="say which: --layout aiven or --layout local-tiered-storage",
-        )
-    return list(listed)
+    return [_plan(store, target, each, asked, (published or {}).get(each.listed.partition)) for each in found]
 
 
-def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition: int | None) -> ObjectNotFoundError:
-    """That there is no segment, and that `tiersnap expire` took them where it recorded so."""
-    what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
-    taken = [
-        f"{at} ({at.topic_id}) below offset {record.log_start_offset}"
-        for at, record in sorted(read_records(store, ObjectKeys(), topic).items(), key=lambda item: str(item[0]))
-        if record.log_start_offset and topic_id in (None, at.topic_id) and partition in (None, at.partition)
-    ]
-    if taken:
-        return ObjectNotFoundError(
-            f"{what}: tiersnap expire deleted {_named(taken)}",
-            hint="what it deleted is gone, unless the bucket keeps old versions",
-        )
-    return ObjectNotFoundError(
-        what, hint="--remote names the place where it was tiered, the plugin's key.prefix included"
+def _plan(
+    store: ObjectStore, target: Target, found: FoundPartition, asked: RestoreRequest, published: Published | None
+) -> RestorePlan:
+    at = found.listed.partition
+    destination = choose_destination(
+        target,
+        str(at),
+        source_cluster=found.cluster_id,
+        topic_id=at.topic_id or "",
+        as_topic_id=asked.as_topic_id,
+        producer_state=asked.producer_state,
+    )
+    starts = target.offsets(LOG_START_OFFSETS) if destination.is_same_cluster else {}
+    chain = _chain(store, found.listed, asked, starts.get((at.topic, at.partition), 0), published)
+    folder = FolderPlan(
+        at.topic,
+        at.partition,
+        destination.topic_id,
+        chain,
+        empty_state=destination.empty_state,
+        producer_expiration=asked.producer_expiration,
+        now=asked.now,
+    )
+    unfinished = find_unfinished(folder, target.path)
+    action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
+    if os.path.lexists(target.path / folder.name):
+        _check_segments(target, folder)
+        action = RestoreAction.COMPARE
+    return RestorePlan(
+        action,
+        folder,
+        destination,
+        found.cluster_id or "",
+        _told_open(store, chain),
+        unfinished.leftovers,
+        published is not None,
     )
 
 
-def plan_pieces(
+def _chain(
     store: ObjectStore,
     listed: PartitionObjects,
-    *,
-    without: Collection[str] = (),
-    log_start_offset: int | None = None,
-    until: int | None = None,
-    known_log_start: int = 0,
-    published: Published | None = None,
-    unpublished: bool = False,
+    asked: RestoreRequest,
+    known_log_start: int,
+    published: Published | None,
 ) -> Chain:
-    """Which copies make the log.
-
-    Args:
-        without: segment ids to leave out.
-        log_start_offset, until: as given by the user.
-        known_log_start: of the log directory's own checkpoint; used where the user gave none.
-        published: what the cluster knows of the partition; None where it was not asked.
-        unpublished: also take copies of which nobody says that they were published.
-
-    Raises:
-        DeletedByClusterError: see `as_published`.
-        UnpublishedError: there is a log, and `unpublished` copies make it.
-        ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
-        CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
-    """
+    """Which segments make the log; `known_log_start` of the log directory counts where the user gave none."""
     remote = read_copies(store, listed)
     if published is None:
         remote = as_claimed(store, remote)
     else:
-        remote = as_published(remote, published, unpublished=unpublished)
-    chain_of = partial(_chain, store, without, log_start_offset, until, known_log_start)
-    if unpublished or not remote.unpublished:
+        remote = as_published(remote, published, unpublished=asked.unpublished)
+    chain_of = partial(_chain_of, store, asked, known_log_start)
+    if asked.unpublished or not remote.unpublished:
         return chain_of(taking_all(remote))
     try:
         return chain_of(refusing(remote))
@@ -168,27 +161,20 @@ def plan_pieces(
 def _unpublished(remote: RemoteInventory, pieces: Iterable[Piece], *, is_asked: bool) -> UnpublishedError:
     ids = {copy.segment_id for copy in remote.unpublished}
     needed = [piece.copy for piece in pieces if piece.copy.segment_id in ids]
-    named = _named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
+    those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
     restores = "--unpublished restores them all the same"
     return UnpublishedError(
-        f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {named}",
+        f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
         hint=f"tiersnap publish tells the cluster of them; {restores}"
         if is_asked
         else f"--bootstrap-server HOST:PORT asks the cluster; {restores}",
     )
 
 
-def _chain(
-    store: ObjectStore,
-    without: Collection[str],
-    log_start_offset: int | None,
-    until: int | None,
-    known_log_start: int,
-    remote: RemoteInventory,
-) -> Chain:
-    copies = [copy for copy in remote.segments if copy.segment_id not in without]
+def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, remote: RemoteInventory) -> Chain:
+    copies = [copy for copy in remote.segments if copy.segment_id not in asked.without]
     if not copies:
-        problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
+        problems = named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
         raise ObjectNotFoundError(
             f"{store.uri}: no complete copy of any segment of {remote.partition}"
             + (f": {problems}" if problems else ""),
@@ -200,9 +186,9 @@ def _chain(
     except CorruptDataError as error:
         error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
         raise
-    unusable = [each for each in remote.leftovers if each.segment_id not in without]
-    is_of_disk = log_start_offset is None and known_log_start > lineage[0][1]
-    wanted = known_log_start if is_of_disk else log_start_offset
+    unusable = [each for each in remote.leftovers if each.segment_id not in asked.without]
+    is_of_disk = asked.log_start is None and known_log_start > lineage[0][1]
+    wanted = known_log_start if is_of_disk else asked.log_start
     try:
         return plan_chain(
             copies,
@@ -210,7 +196,7 @@ def _chain(
             unusable=unusable,
             is_expired=_expired(store, remote.partition),
             log_start_offset=wanted,
-            until=until,
+            until=asked.until,
         )
     except (ObjectNotFoundError, RemoteGapError) as error:
         if is_of_disk:
@@ -226,54 +212,6 @@ def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[Incom
     """Whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
     record = cache(partial(read_record, store, ObjectKeys(), partition))
     return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
-
-
-def plan_restore(
-    store: ObjectStore,
-    target: Target,
-    listed: PartitionObjects,
-    chain: Chain,
-    destination: Destination,
-    *,
-    source_cluster: str,
-    producer_expiration: int | None,
-    now: int,
-    topic_is_checked: bool,
-) -> RestorePlan:
-    """How the partition goes to the target.
-
-    Raises:
-        FolderDiffersError: its folder is there with other segments.
-    """
-    folder = FolderPlan(
-        listed.partition.topic,
-        listed.partition.partition,
-        destination.topic_id,
-        chain,
-        empty_state=destination.empty_state,
-        producer_expiration=producer_expiration,
-        now=now,
-    )
-    unfinished = find_unfinished(folder, target.path)
-    action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
-    if os.path.lexists(target.path / folder.name):
-        _check_segments(target, folder)
-        action = RestoreAction.COMPARE
-    return RestorePlan(
-        action,
-        folder,
-        destination,
-        source_cluster,
-        _told_open(store, chain),
-        unfinished.leftovers,
-        topic_is_checked,
-    )
-
-
-def known_log_start(target: Target, listed: PartitionObjects, *, is_same_cluster: bool) -> int:
-    """The log start offset that the target's checkpoint still has of the partition, or 0."""
-    at = (listed.partition.topic, listed.partition.partition)
-    return target.offsets(LOG_START_OFFSETS).get(at, 0) if is_same_cluster else 0
 
 
 def _check_segments(target: Target, plan: FolderPlan) -> None:
@@ -304,10 +242,3 @@ def _told_open(store: ObjectStore, chain: Chain) -> tuple[OpenTransaction, ...]:
     opened = np.sort(entries[entries["current_txn_first_offset"] >= 0], order="current_txn_first_offset")
     names = ("producer_id", "producer_epoch", "current_txn_first_offset")
     return tuple(OpenTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))
-
-
-def _named(texts: Iterable[str]) -> str:
-    named = list(texts)
-    return "; ".join(named[:_MOST_NAMED]) + (
-        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    )

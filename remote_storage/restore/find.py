@@ -1,0 +1,122 @@
+"""Which partitions of a topic remote storage has, for a restore."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.restore.request import RestoreRequest
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stored.deletion_record import read_records
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.units import count_of
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """A partition in remote storage; `cluster_id` wrote it, None where nobody says."""
+
+    listed: PartitionObjects
+    cluster_id: str | None
+
+
+def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition]:
+    """What remote storage has of the topic.
+
+    Raises:
+        ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded; or
+            an offset was given for several partitions.
+    """
+    listed = find_partitions(store, asked.topic, asked.topic_id, asked.partitions, asked.layout)
+    _check_offsets(listed, asked)
+    return [FoundPartition(each, _source_cluster(store, each, asked.cluster_id)) for each in listed]
+
+
+def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) -> None:
+    """An offset means something in one partition only."""
+    for option, offset in (("--log-start", asked.log_start), ("--until", asked.until)):
+        if offset is not None and len(listed) > 1:
+            named = ", ".join(str(each.partition) for each in listed[:_MOST_NAMED])
+            raise UsageError(
+                f"{option} {offset} for {count_of(len(listed), 'partition')}: {named}",
+                hint=f"name one: {option} {offset} --partition {listed[0].partition.partition}",
+            )
+
+
+def find_partitions(
+    store: ObjectStore, topic: str, topic_id: str | None, partitions: Collection[int], layout: str | None
+) -> list[PartitionObjects]:
+    """Partitions of one topic id and one layout, which need not be named if there is one.
+
+    Args:
+        partitions: numbers; empty for all.
+
+    Raises:
+        ObjectNotFoundError: nothing, or not all that was asked for.
+        UsageError: more than one topic id or layout.
+        CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
+    """
+    local = None if layout is None else layout == "local-tiered-storage"
+    only = next(iter(partitions)) if len(partitions) == 1 else None
+    listed = list_topic(store, topic, topic_id=topic_id, partition=only, local=local)
+    listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
+    by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
+    for each in listed:
+        by_id[each.partition.topic_id].append(each)
+    missing = set(partitions) - {each.partition.partition for each in listed}
+    if not listed or missing:
+        raise _none_found(store, topic, topic_id, min(missing, default=None))
+    if len(by_id) > 1:
+        raise UsageError(
+            f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {named(map(str, by_id))}",
+            hint="the topic was made anew; say which one: --topic-id ID",
+        )
+    if len({each.is_local for each in listed}) > 1:
+        raise UsageError(
+            f"{store.uri}: {topic} has segments in both layouts",
+            hint="say which: --layout aiven or --layout local-tiered-storage",
+        )
+    return list(listed)
+
+
+def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition: int | None) -> ObjectNotFoundError:
+    """That there is no segment, and that `tiersnap expire` took them where it recorded so."""
+    what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
+    taken = [
+        f"{at} ({at.topic_id}) below offset {record.log_start_offset}"
+        for at, record in sorted(read_records(store, ObjectKeys(), topic).items(), key=lambda item: str(item[0]))
+        if record.log_start_offset and topic_id in (None, at.topic_id) and partition in (None, at.partition)
+    ]
+    if taken:
+        return ObjectNotFoundError(
+            f"{what}: tiersnap expire deleted {named(taken)}",
+            hint="what it deleted is gone, unless the bucket keeps old versions",
+        )
+    return ObjectNotFoundError(
+        what, hint="--remote names the place where it was tiered, the plugin's key.prefix included"
+    )
+
+
+def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:
+    recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
+    if recorded is not None and given not in (None, recorded):
+        raise UsageError(
+            f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",
+            hint="leave --cluster-id out: what was recorded is taken",
+        )
+    return recorded or given
+
+
+def named(texts: Iterable[str]) -> str:
+    """Return the first five, and how many more there are."""
+    named = list(texts)
+    return "; ".join(named[:_MOST_NAMED]) + (
+        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    )
