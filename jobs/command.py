@@ -38,34 +38,27 @@ class Prints:
     lines: Sequence[object] = ()
 
 
-class Command(click.Command):
-    """A command with --output, which knows what it prints and refuses settings with a password in them."""
+class _Printing:
+    """What knows what it prints, and refuses settings with a password in them."""
 
     prints: Prints | None = None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call it."""
-        _refuse_credentials(ctx)
-        return super().invoke(ctx)
+        """Call the command."""
+        for param in ctx.command.params:
+            refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
+        return super().invoke(ctx)  # type: ignore[misc]
 
 
-class Group(click.Group):
-    """A command with commands below it; see `Command`."""
+class Command(_Printing, click.Command):
+    """A command with --output."""
 
-    prints: Prints | None = None
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Call it."""
-        _refuse_credentials(ctx)
-        return super().invoke(ctx)
+class Group(_Printing, click.Group):
+    """A command with --output, and commands below it."""
 
 
 C = TypeVar("C", Command, Group)
-
-
-def _refuse_credentials(ctx: click.Context) -> None:
-    for param in ctx.command.params:
-        refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
 
 
 def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -24,5 +24,5 @@ ENV XDG_CACHE_HOME=/var/cache/tiersnap
 RUN mkdir -m 1777 /var/cache/tiersnap
 # As the broker runs: it has to read the segments. Another user is given with securityContext or --user.
 USER 1001:1001
-RUN ["tiersnap", "version"]
+RUN ["tiersnap", "--version"]
 CMD ["tiersnap", "--help"]

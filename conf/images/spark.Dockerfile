@@ -28,4 +28,4 @@ RUN cp /opt/delta/*/*.jar /opt/spark/jars/ && mkdir -m 1777 /var/cache/tiersnap
 ENV PATH=/opt/tiersnap/bin:$PATH TIERSNAP_JARS=/opt/delta XDG_CACHE_HOME=/var/cache/tiersnap
 ENV PYSPARK_PYTHON=/opt/tiersnap/bin/python PYSPARK_DRIVER_PYTHON=/opt/tiersnap/bin/python
 USER 185
-RUN ["tiersnap", "version"]
+RUN ["tiersnap", "--version"]

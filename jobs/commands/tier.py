@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -37,83 +37,82 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+    from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.report.run_info import RunInfo
 
 
 @dataclass(frozen=True)
 class HostRequest:
-    """What is to be tiered from one host.
+    """What is to be tiered from one host, as its options say; times in ms.
+
+    With `apply` remote storage is asked first: a bucket that refuses is told before the work.
 
     Attributes:
         remote: as the user wrote it.
-        topic: a regular expression for whole topic names; None for all.
         layout: by name, as it was given; None where it was not, and brokers are asked.
-        host_in: the tiering in a layout.
-        run_id: of this run, whose attempts it names.
+        topic: a regular expression for whole topic names; None for all.
     """
 
     remote: str
-    store: ObjectStore
-    topic: re.Pattern[str] | None
     layout: str | None
-    host_in: Callable[[Layout], HostTier]
-    run_id: str
+    expiration: int | None
+    as_of: int | None
+    producer_expiration: int | None
+    now: int
+    replace: bool
+    topic_ids: Path | None
+    topic: re.Pattern[str] | None
+    check_crc: bool
+    s3: S3Settings
+    rate: int | None
+    allow_plaintext: bool
     apply: bool
 
+    def __post_init__(self) -> None:
+        opt.expiry(self.expiration, self.as_of, self.now, self.producer_expiration)
+        if self.apply:
+            next(iter(self.store.list()), None)
 
-def _host(
-    remote: str,
-    layout: str | None,
-    expiration: int | None,
-    as_of: int | None,
-    producer_expiration: int | None,
-    now: int,
-    replace: bool,
-    topic_ids: Path | None,
-    topic: re.Pattern[str] | None,
-    check_crc: bool,
-    s3: S3Settings,
-    rate: int | None,
-    allow_plaintext: bool,
-    apply: bool,
-) -> HostRequest:
-    """Return the request; with `apply` remote storage is asked first: a bucket that refuses is told before the work."""
-    from tiersnap.jobs.pipeline.settings import new_run_id
-    from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
-    from tiersnap.remote_storage.stores.open_store import open_store
-    from tiersnap.remote_storage.stores.paced_store import paced
-    from tiersnap.remote_storage.upload.tier_host import HostTier
-    from tiersnap.remote_storage.upload.tier_job import Tierer
-    from tiersnap.snapshot.replay.replay_options import CarryOptions
+    @cached_property
+    def store(self) -> ObjectStore:
+        """Remote storage, paced."""
+        from tiersnap.remote_storage.stores.open_store import open_store
+        from tiersnap.remote_storage.stores.paced_store import paced
 
-    opt.expiry(expiration, as_of, now, producer_expiration)
-    store = paced(open_store(remote, s3, writes=apply), rate)
-    if apply:
-        next(iter(store.list()), None)
-    options = CarryOptions(expiration, as_of, producer_expiration, replace=replace)
-    ids = read_topic_ids(topic_ids) if topic_ids else {}
-    tierer = Tierer(new_run_id(), now)
+        return paced(open_store(self.remote, self.s3, writes=self.apply), self.rate)
 
-    def host_in(layout: Layout) -> HostTier:
+    @cached_property
+    def tierer(self) -> Tierer:
+        """This run, whose attempts its id names."""
+        from tiersnap.jobs.pipeline.settings import new_run_id
+        from tiersnap.remote_storage.upload.tier_job import Tierer
+
+        return Tierer(new_run_id(), self.now)
+
+    def host_in(self, layout: Layout, *, every_boundary: bool = False) -> HostTier:
+        """Return the tiering in a layout."""
+        from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+        from tiersnap.remote_storage.upload.tier_host import HostTier
+        from tiersnap.snapshot.replay.replay_options import CarryOptions
+
+        expires = (self.expiration, self.as_of, self.producer_expiration)
         return HostTier(
-            store,
+            self.store,
             layout,
-            options,
-            tierer,
-            topic_ids=ids,
-            check_crc=check_crc,
-            allow_plaintext=allow_plaintext,
-            apply=apply,
+            CarryOptions(*expires, every_boundary, self.replace),
+            self.tierer,
+            topic_ids=read_topic_ids(self.topic_ids) if self.topic_ids else {},
+            check_crc=self.check_crc,
+            allow_plaintext=self.allow_plaintext,
+            apply=self.apply,
         )
-
-    return HostRequest(remote, store, topic, layout, host_in, tierer.run_id, apply)
 
 
 def host_options(layout: opt.Option) -> opt.Option:
     """Return where to tier to and how, given as `request: HostRequest`; `layout` gives a name."""
     return opt.as_one(
         "request",
-        _host,
+        HostRequest,
         opt.remote_option,
         layout,
         opt.expiration_option,
@@ -197,8 +196,7 @@ def tier(
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
     from tiersnap.snapshot.report import summarise
 
-    host = request.host_in(open_layout(request.layout or ""))
-    host = replace(host, options=replace(host.options, every_boundary=every_boundary))
+    host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
@@ -206,7 +204,7 @@ def tier(
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
-    info = host_run(request.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
+    info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:

@@ -102,7 +102,7 @@ def unblock(
     commands = host_commands(tuple(log_dirs), request.remote)
     rows = [of_row(FreedPartition, {**each.as_row(), "hint": commands.of(each.hint)}) for each in done.freeings]
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
-    summary = UnblockSummary(request.run_id, len(done.tiered.copied), mended, *told) if rows else None
+    summary = UnblockSummary(request.tierer.run_id, len(done.tiered.copied), mended, *told) if rows else None
     findings = done.tiered.findings if rows else ()
     output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
     tell_place(output, done.proof)

@@ -40,6 +40,10 @@ class VerifiedSnapshot:
     extending: int
     harmful_until: Annotated[int | None, Meta(description="ms; up to then a broker would keep what the file lacks")]
 
+    def rank(self) -> bool:
+        """Return where it stands on a terminal: files that are not right first."""
+        return self.verdict in ("MATCHES", "EXTENDS")
+
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
