@@ -18,8 +18,8 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKin
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.snapshot.errors import CorruptCheckpointError, UsageError
@@ -50,7 +51,6 @@ _PORTS = {"http": 80, "https": 443}
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
 _KIND = EvidenceKind.SERVER_PROPERTIES
 
 
@@ -65,9 +65,8 @@ class BrokerAnswer:
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
     """Ask every broker; those that refuse or do not answer are left out."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = pool.map(lambda broker: _ask(cluster, broker), sorted(cluster.brokers()))
-        return [each for each in answers if each is not None]
+    answers = in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))
+    return [each for each in answers if each is not None]
 
 
 def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:

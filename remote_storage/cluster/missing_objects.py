@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -22,13 +21,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
 
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
-_AT_ONCE = 8
 _KEYS = ObjectKeys()
 Known = Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]]
 """Segments that brokers read, by partition."""
@@ -158,8 +157,7 @@ def _listed(
         return {each.segment_id: each for each in list_segments(store, _KEYS, partition, local=local)}
 
     wanted = list(partitions)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(of_one, wanted), strict=True))
+    return dict(zip(wanted, in_parallel(of_one, wanted), strict=True))
 
 
 def _missing(

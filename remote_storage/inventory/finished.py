@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
-from tiersnap.remote_storage.inventory.remote_inventory import REQUESTS_AT_ONCE, RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -24,6 +23,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.indexes import decode_time_index
@@ -91,8 +91,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
         moment = largest_timestamp(store, copy)
         return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
 
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return [found for found in pool.map(finished, inventory.segments) if found is not None]
+    return [found for found in in_parallel(finished, inventory.segments) if found is not None]
 
 
 def _is_settled(
@@ -107,7 +106,7 @@ def _is_settled(
     except CorruptDataError as error:
         _log.warning("copy left out: segment=%s because=%s", segment, error.message)
         return False
-    named = claim is not None and copy.segment_id in {attempt.segment_id for attempt in claim.attempts}
+    named = claim is not None and claim.names(copy.segment_id)
     if claim is None or not named or claim.finished == copy.segment_id:
         return True
     # Of a copy in the other layout readers of this one know nothing.

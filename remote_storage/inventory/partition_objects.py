@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
@@ -13,10 +12,9 @@ from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
-
-_REQUESTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +156,7 @@ def read_claims(
             return None
 
     wanted = [segment for segment in stored.claims if segment.base_offset in offsets]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        claims = [claim for claim in pool.map(read, wanted) if claim is not None]
+    claims = [claim for claim in in_parallel(read, wanted) if claim is not None]
     return {attempt.segment_id: claim for claim in claims for attempt in claim.attempts}
 
 

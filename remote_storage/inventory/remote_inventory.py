@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,10 +22,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
+from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 
-REQUESTS_AT_ONCE = 8
 COPY_GRACE_MS = 900_000
 """A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
 _FINISHED_WITHIN_MS = 10_000
@@ -149,17 +148,13 @@ def _read(
     """Look into attempts that have all their objects, newest first, until they lie below the log."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
-    newest_first = listed[::-1]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        for start in range(0, len(newest_first), REQUESTS_AT_ONCE):
-            wave = newest_first[start : start + REQUESTS_AT_ONCE]
-            found = list(pool.map(partial(read_segment, store), wave))
-            incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
-            complete = [each for each in found if isinstance(each, RemoteSegment)]
-            segments += complete
-            # They lie end to end or overlap by one: if a whole wave lies below the log, the rest does, too.
-            if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
-                break
+    for found in in_waves(partial(read_segment, store), listed[::-1]):
+        incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
+        complete = [each for each in found if isinstance(each, RemoteSegment)]
+        segments += complete
+        # They lie end to end or overlap by one: if a whole wave lies below the log, the rest does, too.
+        if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
+            break
     return segments, incomplete
 
 
@@ -195,10 +190,13 @@ class _Claims:
                 self.read(segment)
         written = {each.claimed_as: each.written_at for each in found}
         self.read_unfinished(sorted(self.claimed & written.keys(), key=_age, reverse=True))
-        self.read_all(
-            segment
-            for segment in self.claimed & written.keys()
-            if not 0 <= changed[segment] - written[segment] <= _FINISHED_WITHIN_MS
+        in_parallel(
+            self.read,
+            [
+                segment
+                for segment in self.claimed & written.keys()
+                if not 0 <= changed[segment] - written[segment] <= _FINISHED_WITHIN_MS
+            ],
         )
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
@@ -219,11 +217,6 @@ class _Claims:
             if claim is not None:
                 self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
         return self.found[segment]
-
-    def read_all(self, segments: Iterable[ClaimedSegment]) -> None:
-        """Read these claims, several at once."""
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            list(pool.map(self.read, segments))
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
         """Read claims up to one that is finished."""

@@ -93,7 +93,7 @@ class RemoteLog:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
             return Vouching(is_ours=True)  # nobody knows whose it is
-        if not names(claim, of.segment_id):
+        if claim is None or not claim.names(of.segment_id):
             return Vouching()
         snapshot = vouched_snapshot(claim, of.segment_id)
         provenance = None if snapshot is None else Provenance(snapshot.provenance)
@@ -230,8 +230,3 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
     snapshot = claim.snapshot
     is_compared = snapshot.provenance == Provenance.BROKER and snapshot.verdict in _STRICT
     return snapshot if snapshot.provenance in _COMPUTED or is_compared else None
-
-
-def names(claim: Claim | None, segment_id: str) -> bool:
-    """Return whether the claim is of an attempt with that segment id."""
-    return claim is not None and segment_id in {attempt.segment_id for attempt in claim.attempts}

@@ -8,7 +8,6 @@ left to say so.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -25,13 +24,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
-_REQUESTS_AT_ONCE = 8
 _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
@@ -96,8 +95,7 @@ def _claimed(store: ObjectStore, remote: RemoteInventory) -> frozenset[str]:
     for copy in remote.segments:
         by_offset.setdefault(copy.start_offset, []).append(copy)
     claims = [each for each in claimed_segments(store, ObjectKeys(), remote.partition) if each.base_offset in by_offset]
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        named = list(pool.map(partial(_named, store, by_offset), claims))
+    named = in_parallel(partial(_named, store, by_offset), claims)
     return frozenset(segment_id for each in named for segment_id in each)
 
 
@@ -139,8 +137,7 @@ def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory
             return IncompleteSegment(attempt.segment_id, attempt.start_offset, problem)
         return found
 
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        results = list(pool.map(read, listed.attempts))
+    results = in_parallel(read, listed.attempts)
     return RemoteInventory(
         listed.partition,
         tuple(each for each in results if isinstance(each, RemoteSegment)),

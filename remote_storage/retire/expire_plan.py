@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -14,7 +13,6 @@ from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_inventory import (
     COPY_GRACE_MS,
     NOTHING_EXPIRED,
-    REQUESTS_AT_ONCE,
     ExpiredOffsets,
     list_remote_partition,
 )
@@ -29,6 +27,7 @@ from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, read_record
 from tiersnap.remote_storage.stored.process import is_gone
+from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
@@ -154,8 +153,7 @@ def _expiring(
 ) -> list[ExpiringSegment]:
     """Segments that retention has passed and whose deletion has not begun."""
     left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        found = [each for each in pool.map(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
+    found = [each for each in in_parallel(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
     if not found:
         return []
     lineage = read_lineage(store, newest(found))
@@ -213,11 +211,10 @@ def _up_to_the_first_lock(store: ObjectStore, segments: Sequence[ExpiringSegment
 def _locks(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> list[str]:
     """What locks each, as its last written object tells; it ends with the first that is locked."""
     locks: list[str] = []
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        for start in range(0, len(segments), REQUESTS_AT_ONCE):
-            locks += pool.map(lambda each: _lock(store, each), segments[start : start + REQUESTS_AT_ONCE])
-            if any(locks):
-                break
+    for found in in_waves(partial(_lock, store), segments):
+        locks += found
+        if any(locks):
+            break
     return locks
 
 
@@ -245,10 +242,9 @@ def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun
         now: ms, by the store's clock.
     """
     young = [each for each, info in stored.claims.items() if now - info.modified <= STALE_AFTER_MS]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        for segment, holder in zip(young, pool.map(lambda each: _live_holder(store, keys, each), young), strict=True):
-            if holder:
-                return f"{segment} is claimed by {holder}, which may be at work"
+    for segment, holder in zip(young, in_parallel(partial(_live_holder, store, keys), young), strict=True):
+        if holder:
+            return f"{segment} is claimed by {holder}, which may be at work"
     for each in stored.attempts:
         if each.segment_id not in begun and not each.is_visible and now - each.modified <= COPY_GRACE_MS:
             return f"the segment {each.segment_id} at {each.start_offset} is being copied"

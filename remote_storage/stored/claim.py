@@ -112,6 +112,10 @@ class Claim:
         """Attempts that are over, but for the one that finished: what has their segment ids may be deleted."""
         return tuple(attempt for attempt in self.attempts[:-1] if attempt.segment_id != self.finished)
 
+    def names(self, segment_id: str | None) -> bool:
+        """Whether it is of an attempt with that segment id."""
+        return any(each.segment_id == segment_id for each in self.attempts)
+
     def taken_by(self, attempt: Attempt) -> Claim:
         """This claim with a new holder and nothing finished.
 

@@ -96,7 +96,7 @@ def may_take_over(
 ) -> str | None:
     """Why `attempt` may take over a claim that nobody finished, `age` ms after its last change; None if it may not."""
     holder = held.holder
-    if any(known.segment_id == attempt.segment_id for known in held.attempts):
+    if held.names(attempt.segment_id):
         return None  # it was taken over itself: a new attempt has a new segment id
     if holder.ended:
         return "its holder gave up"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
@@ -29,13 +28,13 @@ from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRID
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObject, Text
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 
 _log = logging.getLogger(__name__)
 
 _LARGEST_RECORD = 1 << 20  # bytes
-_REQUESTS_AT_ONCE = 8
 _OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
 _POLL_SECONDS = 2.0
 _WHAT = "a record of tiersnap unblock"
@@ -109,9 +108,8 @@ class SavedConfigsStore:
             UnblockHeldError: another run is at one of them.
             CorruptDataError: what is there is no record of that topic, or of another cluster.
         """
-        with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
-            return [saved for saved in found if saved is not None]
+        found = in_parallel(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
+        return [saved for saved in found if saved is not None]
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
         """What this object has found or put last of a topic, and not dropped."""

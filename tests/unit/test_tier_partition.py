@@ -26,7 +26,6 @@ from tests.reference.planned import (
 )
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory import remote_inventory
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -208,7 +207,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     tmp_path_factory, monkeypatch, choices, killed
 ):
     """A speculative attempt beside the first; one of them may die at any call."""
-    monkeypatch.setattr(remote_inventory, "REQUESTS_AT_ONCE", 1)
+    monkeypatch.setattr("tiersnap.remote_storage.stores.in_parallel.REQUESTS_AT_ONCE", 1)
     folder: Path = tmp_path_factory.mktemp("interleaved")
     store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]
     segments = planned(write_log(folder / "logs"))[:2]
