@@ -18,7 +18,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TV2 = ROOT / "tests/data/kafka-4.1.1/logs/tv2-0"
 SUFFIX = {"offset": "index", "timestamp": "timeindex", "transaction": "txnindex"}
 LAYOUTS = {"aiven": AivenLayout(), "local-tiered-storage": LocalTieredStorageLayout()}

@@ -31,7 +31,7 @@ from tiersnap.snapshot.metrics.texts import prometheus
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Received = list[tuple[str, str, bytes]]
 
 

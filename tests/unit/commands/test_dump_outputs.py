@@ -19,7 +19,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests/data"
 
 

@@ -14,13 +14,14 @@ import pytest
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.cli import run
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS
+from tiersnap.jobs.logs import LogFormat, configure
 
 pytestmark = [
     pytest.mark.unit,
     pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device"),
 ]
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 FULL = "tiersnap: cannot write stdout: No space left on device\n"
 
 
@@ -33,6 +34,12 @@ def ran_into_full_disk(*words: str | Path) -> tuple[int, str]:
             code = run([str(word) for word in words])
         stdout.detach()
     return code, said.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def log_on_stderr() -> None:
+    """No handler of an earlier test's command is left, which would write to what was its stderr."""
+    configure("warning", LogFormat.TEXT)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tiersnap.snapshot.tables.schemas import RUNS
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECRET = "wJalrXUtnFEMI"
 
 
