@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra
 
@@ -74,6 +75,17 @@ class Topic:
     name: str
     topic_id: str
     leaders: Mapping[int, int]
+
+
+def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+    """Return the leaders of those partitions that the cluster has under their topic id; -1 where one has none."""
+    return {
+        each: topics[each.topic].leaders[each.partition]
+        for each in partitions
+        if each.topic in topics
+        and topics[each.topic].topic_id == each.topic_id
+        and each.partition in topics[each.topic].leaders
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +198,12 @@ class Cluster:
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
         return self._starts_and_ends(list(partitions))
+
+    def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
+        """Log start, remote segments included, of each partition that has a leader."""
+        led = [each for each, leader in leaders.items() if leader >= 0]
+        offsets = self.log_offsets((each.topic, each.partition) for each in led)
+        return {each: offsets[each.topic, each.partition][0] for each in led}
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Log start and log end (exclusive) of some partitions of a topic, by number.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -36,30 +36,21 @@ class ClusterRecords:
         self, reader: MetadataReader, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, KnownPartition]:
         wanted = [each for each in partitions if each.topic_id is not None]
-        topics = self._cluster.topics({each.topic for each in wanted})
-        live = {
-            each: topics[each.topic].leaders[each.partition]
-            for each in wanted
-            if each.topic in topics
-            and topics[each.topic].topic_id == each.topic_id
-            and each.partition in topics[each.topic].leaders
-        }
-        led = ((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
-        offsets = self._cluster.log_offsets(led)
+        live = leaders_of(self._cluster.topics({each.topic for each in wanted}), wanted)
+        starts = self._cluster.log_starts(live)
         cache = reader.read_to_end()
-        found = {}
-        for each in wanted:
-            start, _ = offsets.get((each.topic, each.partition), (0, 0))
-            found[each] = KnownPartition(
+        return {
+            each: KnownPartition(
                 each,
                 self.cluster_id,
                 dict(cache.segments(each)),
                 frozenset(cache.doubtful),
                 reader.log_starts[self._topic.partition_of(each)],
-                start if each in live else None,
+                starts.get(each, 0) if each in live else None,
                 live.get(each, 0) >= 0,
             )
-        return found
+            for each in wanted
+        }
 
 
 def read_published(

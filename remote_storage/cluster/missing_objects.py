@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments, mandatory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -120,17 +120,11 @@ def read_by_brokers(
     """
     cache = reader.read_to_end()
     wanted = [each for each in cache.partitions() if is_wanted(each.topic)]
-    topics = cluster.topics({each.topic for each in wanted})
-    live = {
-        each: topics[each.topic].leaders.get(each.partition, -1)
-        for each in wanted
-        if each.topic in topics and topics[each.topic].topic_id == each.topic_id
-    }
-    # Without a leader nobody says where the log starts: all counts.
-    offsets = cluster.log_offsets((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
+    live = leaders_of(cluster.topics({each.topic for each in wanted}), wanted)
+    starts = cluster.log_starts(live)
     found = {}
     for each in live:
-        start, _ = offsets.get((each.topic, each.partition), (0, 0))
+        start = starts.get(each, 0)  # without a leader nobody says where the log starts: all counts
         segments = [segment for segment in cache.in_state(each, _FINISHED) if segment.end_offset >= start]
         if segments:
             found[each] = sorted(segments, key=lambda segment: (segment.start_offset, segment.id.segment_id))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.client import Cluster, Setting, leaders_of
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
@@ -37,7 +37,7 @@ def plan_publication(
     """
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, Setting]] = {}
-    starts = _log_starts(cluster, wanted, topics)
+    starts = cluster.log_starts(leaders_of(topics, wanted))
     plans = []
     for partition, found in wanted.items():
         topic = topics.get(partition.topic)
@@ -46,7 +46,7 @@ def plan_publication(
             check_identity(partition, topic)
             if plan.leader < 0:
                 raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
-            start = starts[partition.topic, partition.partition]
+            start = starts[partition]
             answers = lineage(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             planned = plan_segments(
@@ -68,16 +68,3 @@ def plan_publication(
             plan = replace(plan, refusal=refusal)
         plans.append(plan)
     return plans
-
-
-def _log_starts(
-    cluster: Cluster, partitions: Iterable[TopicIdPartition], topics: Mapping[str, Topic]
-) -> dict[tuple[str, int], int]:
-    there = [
-        (each.topic, each.partition)
-        for each in partitions
-        if each.topic in topics
-        and topics[each.topic].topic_id == each.topic_id
-        and topics[each.topic].leaders.get(each.partition, -1) >= 0
-    ]
-    return {partition: start for partition, (start, _) in cluster.log_offsets(there).items()}

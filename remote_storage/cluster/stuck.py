@@ -95,10 +95,10 @@ def find_stuck(
     Takes up to three task intervals where a copier may be stuck.
     """
     cache = reader.read_to_end()
-    offsets = cluster.log_offsets((each.topic, each.partition) for each in candidates)
+    starts = cluster.log_starts(candidates)
 
     def end_of(partition: TopicIdPartition) -> int:
-        start, _ = offsets[partition.topic, partition.partition]
+        start = starts[partition]
         answers = lineage(partition, candidates[partition])
         why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
         return first_offset_missing(cache.segments(partition).values(), start, why_outside)
