@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
     NO_SEQUENCE,
@@ -152,15 +152,13 @@ def sequence_rule(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, *, begins_version_2: bool = False
 ) -> tuple[str, Answer]:
     """Row of SEQUENCES that fits first, and what it says for the era."""
-    kinds = _entry_kinds(entry)
-    epoch = _epoch_relation(entry, batch)
-    relations = _sequence_relations(entry, batch, era, begins_version_2)
-    for row in SEQUENCES:
-        cell = row[era.name]
-        fits = row["entry"] in kinds and row["epoch"] in ("any", epoch) and row["sequence"] in relations
-        if fits and cell in _CELLS:
-            return row["#"], _CELLS[cell]
-    raise AssertionError(f"no row for {entry} and {batch}")
+    cells = {
+        "entry": _entry_kinds(entry),
+        "epoch": {_epoch_relation(entry, batch)},
+        "sequence": _sequence_relations(entry, batch, era, begins_version_2),
+    }
+    row = first_row((row for row in SEQUENCES if row[era.name] in _CELLS), cells)
+    return row["#"], _CELLS[row[era.name]]
 
 
 def _entry_kinds(entry: ProducerEntry | None) -> frozenset[str]:
@@ -181,7 +179,7 @@ def _sequence_relations(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
 ) -> frozenset[str]:
     """All that is true of the batch's sequence."""
-    found = {"any", "zero" if batch.first_sequence == 0 else "not zero"}
+    found = {"zero" if batch.first_sequence == 0 else "not zero"}
     if begins_version_2 and batch.first_sequence != 0:
         found.add("version 2")
     if entry is not None and entry.last_sequence != NO_SEQUENCE:

@@ -13,7 +13,7 @@ from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import AppendOrigin
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
 from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, ProducerEntry
 
 TABLE = read_table("""
@@ -38,15 +38,11 @@ def append_marker(
     entry: ProducerEntry | None, marker: EndMarker, era: BrokerEra, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
 ) -> MarkerAnswer:
     """Answer one marker; `entry` is None where the broker does not know the producer."""
-    for row in TABLE:
-        fits = row["origin"] in ("any", origin) and (entry is None or _CONDITIONS[row["marker"]](entry, marker, era))
-        answer = Answer[row["answer"]]
-        if entry is None and answer.is_error:
-            continue
-        if fits:
-            ended = entry.txn_first_offset if entry is not None and answer is Answer.ACCEPT else None
-            return MarkerAnswer(answer, ended)
-    raise AssertionError("the last row fits always")
+    if entry is None:
+        return MarkerAnswer(Answer.ACCEPT)
+    row = first_row(TABLE, {"origin": {origin}, "marker": holding(_CONDITIONS, entry, marker, era)})
+    answer = Answer[row["answer"]]
+    return MarkerAnswer(answer, entry.txn_first_offset if answer is Answer.ACCEPT else None)
 
 
 def _lacks_bump(entry: ProducerEntry, marker: EndMarker, era: BrokerEra) -> bool:
@@ -64,5 +60,4 @@ _CONDITIONS: dict[str, Callable[[ProducerEntry, EndMarker, BrokerEra], bool]] = 
     ),
     "no bump, open transaction": _lacks_bump,
     "older coordinator": lambda entry, marker, _era: marker.coordinator_epoch < entry.coordinator_epoch,
-    "any": lambda _entry, _marker, _era: True,
 }

@@ -9,10 +9,13 @@ The first line names the columns. `=` repeats the cell to its left, so that a re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import ParamSpec
 
 Row = Mapping[str, str]
 SAME = "="
+ANYTHING = ("any", "always")
+P = ParamSpec("P")
 
 
 def read_table(text: str) -> tuple[Row, ...]:
@@ -33,6 +36,23 @@ def read_table(text: str) -> tuple[Row, ...]:
                 cells[index] = cells[index - 1]
         rows.append(dict(zip(header, cells, strict=True)))
     return tuple(rows)
+
+
+def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
+    """Return the first row that fits: each cell named is `any`, `always` or one of the values.
+
+    Raises:
+        LookupError: no row fits.
+    """
+    for row in table:
+        if all(row[name] in ANYTHING or row[name] in values for name, values in cells.items()):
+            return row
+    raise LookupError(f"no row for {dict(cells)}")
+
+
+def holding(conditions: Mapping[str, Callable[P, bool]], *args: P.args, **more: P.kwargs) -> list[str]:
+    """Return the names of the conditions that hold."""
+    return [name for name, holds in conditions.items() if holds(*args, **more)]
 
 
 def words(cell: str) -> frozenset[str]:

@@ -22,7 +22,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TransactionMetadata,
     TransactionState,
 )
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table
 
 TABLE_OF_VERSION_1 = read_table("""
  state          | retry | COMMIT                  | ABORT
@@ -76,7 +76,7 @@ def end_transaction(
         return EndTransactionAnswer(refusal)
     retry = "yes" if _is_retry(metadata, supplied) else "no"
     table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
-    row = next(row for row in table if row["state"] in (metadata.state, "any") and row["retry"] in ("any", retry))
+    row = first_row(table, {"state": {metadata.state}, "retry": {retry}})
     word = row["COMMIT" if commit else "ABORT"]
     if word not in _PREPARES:
         answer = Answer[word]

@@ -21,7 +21,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TransactionMetadata,
     TransactionState,
 )
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
 from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
 
 TABLE = read_table("""
@@ -82,12 +82,13 @@ def init_producer_id(
         metadata = TransactionMetadata(new_producer_id, NO_EPOCH, TransactionState.EMPTY)
     if era.resume is Resume.NEVER:
         supplied = None
-    for row in TABLE:
-        fits_state = row["state"] == "any" or metadata.state in _STATES[row["state"]]
-        fits_era = row["resume"] in ("any", era.resume)
-        if fits_state and fits_era and _CONDITIONS[row["condition"]](metadata, supplied):
-            return _answer(row["#"], row["answer"], row["record"], metadata, supplied, era, new_producer_id)
-    raise AssertionError(f"no row for {metadata}")
+    cells = {
+        "state": [name for name, states in _STATES.items() if metadata.state in states],
+        "resume": {era.resume},
+        "condition": holding(_CONDITIONS, metadata, supplied),
+    }
+    row = first_row(TABLE, cells)
+    return _answer(row["#"], row["answer"], row["record"], metadata, supplied, era, new_producer_id)
 
 
 def _answer(
@@ -124,7 +125,6 @@ def _has_current_epoch(metadata: TransactionMetadata, supplied: Supplied) -> boo
 
 
 _CONDITIONS: dict[str, Callable[[TransactionMetadata, Supplied], bool]] = {
-    "always": lambda _metadata, _supplied: True,
     "pending": lambda metadata, _supplied: metadata.is_pending,
     "other producer id": _is_other_producer,
     "exhausted": lambda metadata, supplied: (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
 
 # Of a client without a transactional id.
 IDEMPOTENT = read_table("""
@@ -131,12 +131,11 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
     if not answer.is_error:
         return ProduceReaction("", Reaction.SUCCESS)
     error = _GROUPS.get(answer, str(answer))
-    for row in TRANSACTIONAL if transactional else IDEMPOTENT:
-        if row["error"] in ("any", error) and _CONDITIONS[row["condition"]](batch):
-            cell = row[era.name]
-            reaction = None if cell == "-" else _for_epoch(Reaction(cell), batch)
-            return ProduceReaction(row["#"], reaction, _said(row["#"], error, era, transactional))
-    raise AssertionError(f"no row for {answer}")
+    table = TRANSACTIONAL if transactional else IDEMPOTENT
+    row = first_row(table, {"error": {error}, "condition": holding(_CONDITIONS, batch)})
+    cell = row[era.name]
+    reaction = None if cell == "-" else _for_epoch(Reaction(cell), batch)
+    return ProduceReaction(row["#"], reaction, _said(row["#"], error, era, transactional))
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
@@ -154,7 +153,6 @@ def _said(rule: str, error: str, era: ClientEra, transactional: bool) -> Answer 
 
 
 _CONDITIONS: dict[str, Callable[[SentBatch], bool]] = {
-    "always": lambda _batch: True,
     "no log start": lambda batch: batch.log_start_offset < 0,
     "renumbered since": lambda batch: batch.was_renumbered,
     "front removed": lambda batch: batch.last_acked_offset < batch.log_start_offset,

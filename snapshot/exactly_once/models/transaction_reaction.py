@@ -6,12 +6,11 @@ Follows org.apache.kafka.clients.producer.internals.TransactionManager, its hand
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table, words
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table, words
 
 TABLE = read_table("""
  #  | error                       | request            | condition | C0    | C1    | C2    | C3    | C4    | C5
@@ -82,15 +81,10 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
         can_bump: the coordinator takes InitProducerId with an identity, or speaks version 2.
     """
     name = _GROUPS.get(error, str(error))
-    for row in TABLE:
-        if (
-            row["error"] in ("any", name)
-            and row["request"] in ("any", request)
-            and _CONDITIONS[row["condition"]](can_bump)
-        ):
-            cell = row[era.name]
-            return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), _said(error, era))
-    raise AssertionError(f"no row for {error}")
+    conditions = ["can bump"] if can_bump else []
+    row = first_row(TABLE, {"error": {name}, "request": {request}, "condition": conditions})
+    cell = row[era.name]
+    return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), _said(error, era))
 
 
 def repair_steps(
@@ -103,20 +97,12 @@ def repair_steps(
     coordinator = "takes identity" if takes_identity else "older"
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"
-    for row in REPAIRS:
-        fits = era.name in words(row["eras"]) and row["coordinator"] in ("any", coordinator)
-        if fits and row["last error"] in ("any", last_error):
-            return tuple(step if step.endswith(")") else f"{step})" for step in row["steps"].split("), "))
-    raise AssertionError(f"no row for {last_error}")
+    rows = (row for row in REPAIRS if era.name in words(row["eras"]))
+    row = first_row(rows, {"coordinator": {coordinator}, "last error": {last_error}})
+    return tuple(step if step.endswith(")") else f"{step})" for step in row["steps"].split("), "))
 
 
 def _said(error: Answer, era: ClientEra) -> Answer:
     """Since 2.7 a client says of both epoch errors of a coordinator that it was fenced."""
     is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
     return Answer.PRODUCER_FENCED if is_stale else error
-
-
-_CONDITIONS: dict[str, Callable[[bool], bool]] = {
-    "always": lambda _can_bump: True,
-    "can bump": lambda can_bump: can_bump,
-}

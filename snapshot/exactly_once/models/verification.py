@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table
 from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, ProducerEntry
 
 
@@ -103,12 +103,10 @@ def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verifi
             return Verified(was_asked=False)
     if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
         return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
-    requests = ["any"]
+    requests = []
     if verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
         requests.append("produce v10")
     if is_version_2:
         requests.append("version 2")
-    for row in TABLE:
-        if row["said"] == verification.said and row["request"] in requests:
-            return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
-    raise AssertionError(f"no row for {verification}")
+    row = first_row(TABLE, {"said": {verification.said}, "request": requests})
+    return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
