@@ -23,16 +23,14 @@ class LogReplay:
 
     Attributes:
         log_end_offset: exclusive, of what could be read.
-        entries: ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if the replay did not
-            reach the last segment.
-        is_whole: nothing stopped the replay before the log end.
+        entries: ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if damage, or a batch
+            that no broker replays, hides the log end.
         lacks_start: the log goes back further in remote storage, and no state is known to begin with.
     """
 
     examination: Examination
     log_end_offset: int
     entries: np.ndarray | None
-    is_whole: bool
     lacks_start: bool
 
 
@@ -75,9 +73,9 @@ def replay_log(
         compared[boundary.offset] = boundary.found
         if on_boundary is not None:
             on_boundary(boundary)
-        if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
-            entries = boundary.entries
-    if replay.log_end in (0, partition.first_base_offset) and replay.damage is None:
+        entries = boundary.entries if boundary.offset == replay.log_end else None
+    if replay.damage is not None or replay.refusal is not None:
+        entries = None
+    elif entries is None:
         entries = replay.entries_of_no_batches()
-    is_whole = replay.damage is None and replay.refusal is None
-    return LogReplay(conclude(replay, compared), replay.log_end, entries, is_whole, replay.lacks_start)
+    return LogReplay(conclude(replay, compared), replay.log_end, entries, replay.lacks_start)

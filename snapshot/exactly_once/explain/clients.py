@@ -53,7 +53,7 @@ _SURFACES = {
 
 
 def of_produce(error: Answer, release: str | None) -> Iterator[Explained]:
-    """What clients without and with a transactional id do with an answer to Produce."""
+    """Explain what clients without and with a transactional id do with an answer to Produce."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
         def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:
@@ -65,7 +65,7 @@ def of_produce(error: Answer, release: str | None) -> Iterator[Explained]:
 
 
 def of_coordinator(error: Answer, release: str | None) -> Iterator[Explained]:
-    """What clients do with an answer of a coordinator."""
+    """Explain what clients do with an answer of a coordinator."""
 
     def ask(era: ClientEra, request: str, can_bump: bool) -> _Asked:
         found = react_to_coordinator(error, request, era, can_bump=can_bump)
@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[Explained]:
-    """A row for each row of the table that decides, and for each of its reactions, in the order of the table."""
+    """Return a row for each row of the table that decides and for each of its reactions, in the order of the table."""
     deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
     rows = [row for row in table if row["#"] in deciding]
     for row in rows:
@@ -110,7 +110,7 @@ def _row(
 
 
 def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[Explained]:
-    """The requests by which a client mends what its application aborts, from the coordinators of one release or all."""
+    """Return the requests by which a client mends an abort, with the coordinators of one release or of all."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is not None and not _may_be(broker, takes_identity=takes_identity, version=version):
             continue
@@ -130,7 +130,7 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
 
 
 def of_application(error: Answer) -> Iterator[Explained]:
-    """How the error is told since KIP-1050, and how KIP-691 wanted it told."""
+    """Explain how the error is told since KIP-1050, and how KIP-691 wanted it told."""
     group = exception_group(error)
     if group is None:
         return

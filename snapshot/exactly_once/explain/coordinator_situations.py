@@ -46,7 +46,7 @@ _NEW_ID = 11
 
 
 def _record(record: TransactionMetadata | None) -> str:
-    """What is written, in words."""
+    """Say what is written."""
     if record is None:
         return "writes nothing"
     said = f"writes {record.state}, producer id {record.producer_id}, epoch {record.producer_epoch}"
@@ -82,7 +82,7 @@ def _request(request: InitProducerIdRequest) -> Ask:
 def _end(
     metadata: TransactionMetadata, epoch: int, *, commit: bool, fenced: bool = False, producer_id: int = 10
 ) -> Ask:
-    """EndTxn of a client that speaks the version of the era; `fenced`: its transaction was aborted over its head."""
+    """Ask EndTxn in the version of the era; `fenced`: the coordinator aborted the transaction before."""
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
         known: TransactionMetadata | None = metadata
@@ -113,7 +113,7 @@ def _add(metadata: TransactionMetadata | None, epoch: int = 7, producer_id: int 
 
 
 def _time_out(timeout_ms: int) -> Ask:
-    """A transaction that began 30 days ago, at the next look at the clock."""
+    """Look at the clock 30 days after a transaction began."""
 
     def ask(era: CoordinatorEra) -> SituationAnswer | None:
         if timeout_ms == TWO_PHASE_TIMEOUT_MS and not era.knows_two_phases:

@@ -57,7 +57,7 @@ ERRORS = (
 
 
 def named_error(word: str) -> NamedError | None:
-    """The error of a name, of an exception's name, or of a code; None where it is none of these."""
+    """Return the error of a name, of an exception's name, or of a code; None if it is none of these."""
     last = word.rpartition(".")[2].lower()
     for each in ERRORS:
         names = (str(each.error), each.exception or "", "" if each.code is None else str(each.code))

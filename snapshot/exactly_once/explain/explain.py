@@ -32,7 +32,7 @@ class Explanation:
 
 
 def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
-    """Explain an error, by any of its names, or a situation; None where it is neither.
+    """Explain an error, by any of its names, or a situation; None if it is neither.
 
     Args:
         broker, client: releases, as 3.9 or 3.9.1; None for all.
@@ -52,7 +52,7 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
 
 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[Explained]:
-    """What is done with an error that is an answer to these requests; nothing where brokers alone get it."""
+    """Explain what is done with an error that answers these requests; nothing if brokers alone get it."""
     is_unanswered = not requests
     is_of_produce = produce_knows(error) or error is _OF_PRODUCE_AS_ANY
     by_partition = "Produce" in requests or (is_unanswered and is_of_produce)
@@ -69,7 +69,7 @@ def _of_clients(error: Answer, requests: set[str], release: str | None, broker: 
 
 
 def names() -> Iterator[tuple[str, str, str]]:
-    """What can be explained: name, request, and what it is."""
+    """Return name, request and meaning of each error and situation."""
     for error in ERRORS:
         yield str(error.error), "", "" if error.code is None else f"error {error.code}, {error.exception}"
     for situation in SITUATIONS:

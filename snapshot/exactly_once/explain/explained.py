@@ -28,7 +28,7 @@ class Explained:
         who: broker, coordinator, client or application.
         releases: that say or do so, as one range.
         changed_by: what made it so in the first of them.
-        transaction_version: of a coordinator, 1 for 0 and 1; None where it says nothing.
+        transaction_version: of a coordinator, 1 for 0 and 1; None if it says nothing.
         situation: its name, of a broker or a coordinator.
         when: the situation, or the condition of a client, in words.
         answer: of a broker or a coordinator, or the error that a client gets.
@@ -56,19 +56,19 @@ class EraRange:
     releases: str
 
     def has(self, release: str | None, all_eras: Sequence[Era]) -> bool:
-        """Whether the release is one of them; None is any."""
+        """Return whether the release is one of them; None is any."""
         return release is None or era_of(release, all_eras) in self.eras
 
 
 def runs(eras: Sequence[E], says: Callable[[E], W]) -> Iterator[tuple[EraRange, W]]:
-    """What neighbouring eras say alike, in the order of releases."""
+    """Group neighbouring eras that answer alike, in the order of releases."""
     for said, group in groupby(((era, says(era)) for era in eras), key=lambda pair: pair[1]):
         chosen = tuple(era for era, _ in group)
         yield EraRange(chosen, releases_of(chosen, eras)), said
 
 
 def of_situation(situation: Situation, release: str | None) -> Iterator[Explained]:
-    """What brokers or coordinators answer, a row for each answer; that of one release if it is given."""
+    """Return the answers of brokers or coordinators, a row each; those of one release if it is given."""
     if situation in OF_PARTITIONS:
         yield from _answers("broker", None, situation, BROKER_ERAS, release)
         return
@@ -110,5 +110,5 @@ def _row(who: str, version: int | None, situation: Situation, run: EraRange, sai
 
 
 def answered_with(error: Answer, release: str | None) -> list[Explained]:
-    """The situations that are answered with an error."""
+    """Return the situations that are answered with an error."""
     return [row for each in SITUATIONS for row in of_situation(each, release) if row.answer is error]

@@ -25,7 +25,7 @@ class Situation:
         name: words with hyphens.
         request: the API that is asked, as Produce or InitProducerId.
         when: a clause, in words.
-        ask: era -> what the model says of the example; None where an era has no such request.
+        ask: era -> what the model says of the example; None if an era has no such request.
     """
 
     name: str

@@ -90,7 +90,7 @@ def append(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     verification: TransactionCheck = VERIFIED,
 ) -> AppendAnswer:
-    """Answer one data batch of a producer; `entry` is None where the broker does not know the producer."""
+    """Answer one data batch of a producer; `entry` is None if the broker does not know the producer."""
     if origin is AppendOrigin.CLIENT:
         refusal = _refused_to_client(entry, batch, era, verification)
         if refusal is not None:
@@ -108,7 +108,7 @@ def append(
 def _refused_to_client(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck
 ) -> AppendAnswer | None:
-    """The first check that does not let the batch pass, in the broker's order."""
+    """Return the first check that does not let the batch pass, in the broker's order."""
     asked = verify(entry, batch, era, verification)
     # The log itself sees this one, after it looked for duplicates.
     is_late = verification.said is CheckResult.ENDED_MEANWHILE
@@ -140,7 +140,7 @@ def _refused_to_coordinator(
 
 
 def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> BatchMetadata | None:
-    """The oldest cached batch with exactly these sequences (ProducerStateEntry.batchWithSequenceRange)."""
+    """Return the oldest cached batch with exactly these sequences (ProducerStateEntry.batchWithSequenceRange)."""
     if entry is None or entry.producer_epoch != batch.producer_epoch or batch.first_sequence == NO_SEQUENCE:
         return None
     sequences = batch.first_sequence, batch.last_sequence
@@ -151,7 +151,7 @@ def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra)
 def sequence_rule(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, *, begins_version_2: bool = False
 ) -> tuple[str, Answer]:
-    """Row of SEQUENCES that fits first, and what it says for the era."""
+    """Return the row of SEQUENCES that fits first, and its answer for the era."""
     cells = {
         "entry": _entry_kinds(entry),
         "epoch": {_epoch_relation(entry, batch)},
@@ -178,7 +178,7 @@ def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
 def _sequence_relations(
     entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
 ) -> frozenset[str]:
-    """All that is true of the batch's sequence."""
+    """Return all that is true of the batch's sequence."""
     found = {"zero" if batch.first_sequence == 0 else "not zero"}
     if begins_version_2 and batch.first_sequence != 0:
         found.add("version 2")

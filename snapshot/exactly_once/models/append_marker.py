@@ -37,7 +37,7 @@ class MarkerAnswer:
 def append_marker(
     entry: ProducerEntry | None, marker: EndMarker, era: BrokerEra, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
 ) -> MarkerAnswer:
-    """Answer one marker; `entry` is None where the broker does not know the producer."""
+    """Answer one marker; `entry` is None if the broker does not know the producer."""
     if entry is None:
         return MarkerAnswer(Answer.ACCEPT)
     row = first_row(TABLE, {"origin": {origin}, "marker": holding(_CONDITIONS, entry, marker, era)})

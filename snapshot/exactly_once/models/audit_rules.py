@@ -101,7 +101,7 @@ _LOST = frozenset(LossVerdict(row["verdict"]) for row in LOSS_TABLE if row["lost
 
 
 def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm:
-    """The harm that one finding says was done.
+    """Return the harm that one finding says was done.
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.

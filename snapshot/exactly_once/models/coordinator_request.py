@@ -37,7 +37,7 @@ class InitProducerIdRequest:
 def check_request(
     request: InitProducerIdRequest, *, max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS, allows_two_phases: bool = False
 ) -> Answer | None:
-    """The answer that needs no transactional id; None where `init_producer_id` decides.
+    """Return the answer that needs no transactional id; None if `init_producer_id` decides.
 
     NONE is for a producer without a transactional id: a new producer id with epoch 0, whatever it supplied.
 
@@ -62,16 +62,16 @@ def check_request(
 
 
 def as_reported(answer: Answer, request_version: int) -> Answer:
-    """The answer as a request of that version can say it."""
+    """Return the answer as a request of that version can say it."""
     is_new = answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED
     return Answer.INVALID_PRODUCER_EPOCH if is_new else answer
 
 
 def is_timed_out(*, start_timestamp: int, timeout_ms: int, now: int) -> bool:
-    """Whether an ongoing transaction is aborted by the next look at the clock (ms)."""
+    """Return whether an ongoing transaction is aborted by the next look at the clock (ms)."""
     return timeout_ms != TWO_PHASE_TIMEOUT_MS and start_timestamp + timeout_ms < now
 
 
 def is_transactional_id_expired(state: TransactionState, *, last_update: int, expiration_ms: int, now: int) -> bool:
-    """Whether the coordinator forgets the transactional id (times in ms); it then gives a new producer id."""
+    """Return whether the coordinator forgets the transactional id (times in ms); it then gives a new producer id."""
     return state in _AT_REST and last_update <= now - expiration_ms

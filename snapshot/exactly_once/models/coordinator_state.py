@@ -137,7 +137,7 @@ KIP_890 = replace(
 
 
 def _in(release: str, before: CoordinatorEra, changed_by: str, **rules: bool) -> CoordinatorEra:
-    """The era that follows with a release of 4.x."""
+    """Return the era that follows with a release of 4.x."""
     first = release.partition("-")[0]
     numbers = tuple(int(part) for part in first.split("."))
     name = f"{before.name.partition(' in ')[0]} in {first}"
@@ -180,6 +180,6 @@ def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
-    """What another coordinator that loads the record knows: no release up to 4.4.0 writes the last epoch."""
+    """Return what another coordinator that loads the record knows: no release up to 4.4.0 writes the last epoch."""
     kept = metadata if era.persists_rotation else replace(metadata, previous_producer_id=-1, next_producer_id=-1)
     return replace(kept, last_producer_epoch=NO_EPOCH, is_pending=False)

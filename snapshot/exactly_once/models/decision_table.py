@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 def read_table(text: str) -> tuple[Row, ...]:
-    """Rows of a table, each with its cells by column name.
+    """Read the rows of a table, each with its cells by column name.
 
     Raises:
         ValueError: a row has more or fewer cells than there are columns, or a column is named twice.
@@ -56,5 +56,5 @@ def holding(conditions: Mapping[str, Callable[P, bool]], *args: P.args, **more: 
 
 
 def words(cell: str) -> frozenset[str]:
-    """The alternatives of a cell: `Empty, CompleteCommit` names two."""
+    """Return the alternatives of a cell: `Empty, CompleteCommit` names two."""
     return frozenset(word.strip() for word in cell.split(","))

@@ -54,7 +54,7 @@ _MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionAnswer:
-    """What the client gets, the identity it goes on with, and the Prepare record, None where none is written."""
+    """What the client gets, the identity it goes on with, and the Prepare record, None if none is written."""
 
     answer: Answer
     identity: ProducerIdAndEpoch | None = None
@@ -97,7 +97,7 @@ def prepared(
     transaction_version: int,
     next_producer_id: int,
 ) -> TransactionMetadata | None:
-    """Return the Prepare record; None where version 2 has no epoch left for it, which is an error of the coordinator.
+    """Return the Prepare record; None if version 2 has no epoch left for it, which is an error of the coordinator.
 
     Args:
         next_producer_id: reserved if version 2 takes the last epoch; -1 where the coordinator reserves none.
@@ -118,7 +118,7 @@ def prepared(
 
 
 def completed(prepared: TransactionMetadata) -> TransactionMetadata:
-    """The Complete record that follows when all markers are written; an exhausted epoch goes on with the next id."""
+    """Return the Complete record that follows the markers; an exhausted epoch goes on with the next id."""
     commits = prepared.state is TransactionState.PREPARE_COMMIT
     record = replace(
         prepared,

@@ -28,7 +28,7 @@ E = TypeVar("E", bound=Era)
 
 
 def era_of(release: str, eras: Sequence[E]) -> E:
-    """The era of a release such as `3.9` or `3.9.1`.
+    """Return the era of a release such as `3.9` or `3.9.1`.
 
     Raises:
         ValueError: it is no release, or one from before the first era.
@@ -44,7 +44,7 @@ def era_of(release: str, eras: Sequence[E]) -> E:
 
 
 def releases_of(eras: Iterable[Era], all_eras: Sequence[Era]) -> str:
-    """Several eras as people say it: neighbours as one range, `1.0.0-2.4, 4.1-4.4`."""
+    """Name several eras: neighbours as one range, `1.0.0-2.4, 4.1-4.4`."""
     chosen = {era.name for era in eras}
     ranges: list[list[Era]] = []
     is_after_chosen = False

@@ -60,9 +60,9 @@ class ExceptionGroup:
     Attributes:
         proposed: its severity by KIP-691.
         wraps: how many exceptions KIP-691 would put around it: 0 or 1, never more.
-        failure_type: KIP-691's reason in ProduceFailedException, None where it is no produce error.
-        streams_action: what Kafka Streams would throw the error again as by KIP-691, None where it would retry.
-        kip1050: base class since 4.1, None where it has none of KIP-1050's.
+        failure_type: KIP-691's reason in ProduceFailedException, None if it is no produce error.
+        streams_action: what Kafka Streams would throw the error again as by KIP-691, None if it would retry.
+        kip1050: base class since 4.1, None if it has none of KIP-1050's.
     """
 
     surface: Surface
@@ -74,7 +74,7 @@ class ExceptionGroup:
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:
-    """How the error is told; None where neither KIP speaks of it."""
+    """Return how the error is told; None if neither KIP speaks of it."""
     row = _BY_ERROR.get(error)
     if row is None:
         return None

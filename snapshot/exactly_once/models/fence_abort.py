@@ -25,8 +25,8 @@ class FenceAbort:
     """What the caller of InitProducerId is told.
 
     Attributes:
-        step: PrepareEpochFence, in memory alone until the record is written; None where the epoch has no room.
-        record: PrepareAbort; its markers carry the record's epoch. None where none is written.
+        step: PrepareEpochFence, in memory alone until the record is written; None if the epoch has no room.
+        record: PrepareAbort; its markers carry the record's epoch. None if none is written.
     """
 
     answer: Answer

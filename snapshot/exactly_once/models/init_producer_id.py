@@ -57,7 +57,7 @@ class InitProducerIdAnswer:
     Attributes:
         rule: number of the row that decided.
         identity: producer id and epoch of the answer, None with an error.
-        record: the transactional id as it is afterwards; None where no record is written.
+        record: the transactional id as it is afterwards; None if no record is written.
         fence: the step in memory before the record of a fence-abort, see fence_abort.FenceAbort; None elsewhere.
     """
 
@@ -74,7 +74,7 @@ def init_producer_id(
     """Answer one InitProducerId request of a transactional id.
 
     Args:
-        metadata: None where the coordinator does not know the transactional id, or has expired it.
+        metadata: None if the coordinator does not know the transactional id, or has expired it.
         supplied: the client's producer id and epoch; None for (-1, -1), which is what a new instance sends.
         new_producer_id: what the coordinator takes if it needs a new producer id.
     """
@@ -113,7 +113,7 @@ def _answer(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Somebody else has the transactional id; the id before a rotation counts as the same for a retry."""
+    """Return whether another producer has the transactional id; for a retry the id before a rotation is the same."""
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False
     is_rotated = supplied.producer_id == metadata.previous_producer_id

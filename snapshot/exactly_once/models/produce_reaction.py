@@ -111,7 +111,7 @@ class ProduceReaction:
 
     Attributes:
         rule: row of the table; empty where the answer is no error.
-        reaction: None where such a client does not get this answer.
+        reaction: None if such a client does not get this answer.
         said: the error that the application sees, where it is another one.
     """
 
@@ -121,13 +121,13 @@ class ProduceReaction:
 
 
 def knows_error(answer: Answer) -> bool:
-    """Whether a row of the tables is for this error, and not only the last one, for any."""
+    """Return whether a row of the tables is for this error, and not only the last one, for any."""
     name = _GROUPS.get(answer, str(answer))
     return any(row["error"] == name for row in (*IDEMPOTENT, *TRANSACTIONAL))
 
 
 def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bool) -> ProduceReaction:
-    """What a Java client does when a produce request of it is answered so."""
+    """Return what a Java client does with this answer to its produce request."""
     if not answer.is_error:
         return ProduceReaction("", Reaction.SUCCESS)
     error = _GROUPS.get(answer, str(answer))
@@ -139,7 +139,7 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
-    """No epoch follows the largest: the client takes a new producer id instead."""
+    """Replace a bump from the largest epoch: the client takes a new producer id instead."""
     if batch.producer_epoch < LARGEST_EPOCH:
         return reaction
     return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)

@@ -13,7 +13,7 @@ LARGEST_SEQUENCE = 2147483647
 
 
 def next_sequence(last_sequence: int) -> int:
-    """The sequence after `last_sequence` (-1: none yet), which wraps to 0."""
+    """Return the sequence after `last_sequence` (-1: none yet), which wraps to 0."""
     return 0 if last_sequence == LARGEST_SEQUENCE else last_sequence + 1
 
 

@@ -61,7 +61,7 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionReaction:
-    """What the client does; None where its release does not know the error. `said` is what the application sees."""
+    """What the client does; None if its release does not know the error. `said` is what the application sees."""
 
     rule: str
     reaction: Reaction | None
@@ -69,12 +69,12 @@ class TransactionReaction:
 
 
 def knows_error(error: Answer) -> bool:
-    """Whether a row of TABLE is for this error, and not only the last one, for any."""
+    """Return whether a row of TABLE is for this error, and not only the last one, for any."""
     return any(row["error"] == _GROUPS.get(error, str(error)) for row in TABLE)
 
 
 def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bump: bool = True) -> TransactionReaction:
-    """What a Java client does with an error of a coordinator.
+    """Return what a Java client does with an error of a coordinator.
 
     Args:
         request: the API, as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
@@ -90,7 +90,7 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
 def repair_steps(
     last_error: Answer, era: ClientEra, *, takes_identity: bool = True, transaction_version: int = 1
 ) -> tuple[str, ...]:
-    """The requests by which a client mends an abortable error when the application aborts.
+    """Return the requests by which a client mends an abortable error when the application aborts.
 
     Where the last of them gives an identity, all sequences begin at 0 again; otherwise they go on.
     """
@@ -103,6 +103,6 @@ def repair_steps(
 
 
 def _said(error: Answer, era: ClientEra) -> Answer:
-    """Since 2.7 a client says of both epoch errors of a coordinator that it was fenced."""
+    """Return the error that the application sees: since 2.7 both epoch errors of a coordinator say fenced."""
     is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
     return Answer.PRODUCER_FENCED if is_stale else error

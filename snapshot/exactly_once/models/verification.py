@@ -71,7 +71,7 @@ class TransactionCheck:
     Attributes:
         said: what comes of it if it is asked.
         is_enabled: transaction.partition.verification.enable; transactions of version 2 always ask.
-        pending: another question about the producer; None where none is under way.
+        pending: another question about the producer; None if none is under way.
         produce_version: of the produce request.
     """
 
@@ -86,7 +86,7 @@ VERIFIED = TransactionCheck()
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Whether the coordinator was asked, and the error that keeps the batch out, None where it passes."""
+    """Whether the coordinator was asked, and the error that keeps the batch out, None if it passes."""
 
     was_asked: bool
     refusal: Answer | None = None

@@ -59,13 +59,13 @@ class CrossingTransactions:
         self._waiting: defaultdict[int, list[_Waiting]] = defaultdict(list)
 
     def boundary(self, offset: int) -> None:
-        """A segment ends at `offset`: all batches below it were added, and none above."""
+        """Note that a segment ends at `offset`: all batches below it were added, and none above."""
         crossing = self.found[offset] = Crossing(open_transactions=len(self._open), undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))
 
     def add(self, rows: np.ndarray) -> None:
-        """The next batches (RECORD_BATCH_DTYPE) in offset order."""
+        """Add the next batches (RECORD_BATCH_DTYPE) in offset order."""
         is_control = rows["attributes"] & CONTROL_MASK != 0
         is_marker = is_control & ((rows["control_type"] == ABORT) | (rows["control_type"] == COMMIT))
         is_data = ~is_control & (rows["attributes"] & TRANSACTIONAL_MASK != 0)

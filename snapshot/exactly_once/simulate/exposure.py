@@ -131,7 +131,7 @@ class ProducersAtRisk:
         return int(self.last_seen.size)
 
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
-        """Of an empty snapshot at each offset at which a run begins; any order."""
+        """Return the exposure of an empty snapshot at each offset at which a run begins; any order."""
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
         coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)
@@ -163,7 +163,7 @@ class ProducersAtRisk:
         return None if dropped_at == _NEVER else max(0, dropped_at - self._now)
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The sum of the weights of those whose last batch would be appended once more."""
+        """Return the sum of the weights of those whose last batch would be appended once more."""
         unknown = _sums(self.last_seen, at, np.where(self._is_doubled, weights, 0))
         # The batch lies below the offset and a marker above it, which leaves the producer without a sequence.
         marked = _between(self.last_offset, self.last_seen, at, np.where(self._is_doubled_by_marker, weights, 0))
@@ -172,7 +172,7 @@ class ProducersAtRisk:
 
 
 def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per producer of its cached batches: the lowest offset, records, bytes, and whether the bytes of all are known."""
+    """Return per producer of its cached batches the lowest offset, records, bytes, and whether all bytes are known."""
     lowest, records, size = np.full(ids.size, _NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
     is_sized = np.ones(ids.size, np.bool_)
     index = np.searchsorted(ids, cached["producer_id"])
@@ -184,7 +184,7 @@ def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, given: Circumstances) -> np.ndarray:
-    """Mask of the leader's producers whose last batch the replica appends once more."""
+    """Return a mask of the leader's producers whose last batch the replica appends once more."""
     mask = np.zeros(leader.entries.size, np.bool_)
     for each in what_if(leader, replica, (era,), given):
         if each.write is Write.RETRY_OF_LAST and each.doubles(era):
@@ -193,7 +193,7 @@ def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, giv
 
 
 def _markers_alone(leader: ReplicaState) -> ReplicaState:
-    """What a replica knows that saw nothing but a marker of each producer."""
+    """Return the state of a replica that saw nothing but a marker of each producer."""
     entries = leader.entries.copy()
     entries["last_offset"] = entries["last_sequence"] = entries["current_txn_first_offset"] = NONE
     entries["offset_delta"] = 0
@@ -201,13 +201,13 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 
 
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """For each offset the sum of the weights (or the count) where `low` lies below it and `high` does not."""
+    """Return for each offset the sum of the weights (or the count) where `low` lies below it and `high` does not."""
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 
 
 def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """For each offset the sum of the weights (or the count) of the values below it."""
+    """Return for each offset the sum of the weights (or the count) of the values below it."""
     if weights is None:
         return np.searchsorted(np.sort(values), at, side="left")
     order = np.argsort(values, kind="stable")
@@ -217,7 +217,7 @@ def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None)
 
 
 def _greatest(values: np.ndarray, at: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each offset the greatest `wanted` of the values below it, -1 without one."""
+    """Return for each offset the greatest `wanted` of the values below it, -1 without one."""
     order = np.argsort(values, kind="stable")
     most = np.concatenate([[NONE], np.maximum.accumulate(wanted[order])]) if values.size else np.array([NONE])
     found: np.ndarray = most[np.searchsorted(values[order], at, side="left")]

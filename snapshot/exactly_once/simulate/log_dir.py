@@ -57,7 +57,7 @@ class HostSimulation:
         self.tally = Tally(self.brokers[-1])
 
     def rows(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[dict[str, object]]:
-        """Rows of `outcomes`, or of `differing_writes`, with `log_dir`, `partition`, `from` and `at` of the replica."""
+        """Return rows of `outcomes` or `differing_writes` with `log_dir`, `partition`, `from` and `at` of a replica."""
         for named, partition in partitions:
             for row in self._rows(named.log_dir.filesystem, partition):
                 yield {"log_dir": named.uri, **row}

@@ -44,7 +44,7 @@ class Write(StrEnum):
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
     def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
-        """What a coordinator says of it that is asked before the append.
+        """Return the answer of a coordinator that is asked before the append.
 
         Args:
             is_ongoing: the producer's transaction is open on the leader, and so is it at the coordinator.
@@ -64,7 +64,7 @@ class Writes:
 
 
 def next_writes(leader: ReplicaState) -> Iterator[Writes]:
-    """All writes of all producers that the leader knows."""
+    """Return all writes of all producers that the leader knows."""
     entries = leader.entries
     everyone = np.arange(entries.size)
     epoch = entries["producer_epoch"].astype(np.int64)
@@ -78,7 +78,7 @@ def next_writes(leader: ReplicaState) -> Iterator[Writes]:
 
 
 def _single(write: Write, entries: np.ndarray, producer: np.ndarray, epoch: np.ndarray, sequence: np.ndarray) -> Writes:
-    """Batches of one record; `epoch` and `sequence` are of all producers."""
+    """Return batches of one record; `epoch` and `sequence` are of all producers."""
     batch = np.empty(producer.size, BATCH_DTYPE)
     batch["producer_id"] = entries["producer_id"][producer]
     batch["producer_epoch"] = epoch[producer]

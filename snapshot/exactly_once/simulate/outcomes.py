@@ -43,7 +43,7 @@ SIMULATED = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """One row of SIMULATED; `reaction` is None where no such client gets the answer."""
+    """One row of SIMULATED; `reaction` is None if no such client gets the answer."""
 
     write: Write
     is_transactional: bool
@@ -63,7 +63,7 @@ class WriteOutcome:
         return self.leader_answer is not self.replica_answer
 
     def as_row(self) -> dict[str, object]:
-        """By the names of SIMULATED."""
+        """Return the row by the names of SIMULATED."""
         reaction = self.reaction
         return {
             "write": str(self.write),
@@ -90,7 +90,7 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Rows of the classes, alike ones as one; those that double come first, then those that differ.
+    """Return the classes as rows, equal ones as one; those that double first, then those that differ.
 
     Args:
         producer_ids: of the leader's entries, to which the members of the classes are indexes.
@@ -111,7 +111,7 @@ def outcomes(
 def differing_writes(
     classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra
 ) -> Iterator[dict[str, object]]:
-    """One row a producer and write that the replica, a broker of the era, answers otherwise than the leader."""
+    """Return a row a producer and write that a replica of the era answers otherwise than the leader."""
     for each in classes:
         leader_answer, replica_answer = each.leader_answers[era.name], each.replica_answers[era.name]
         if leader_answer is replica_answer:
@@ -172,7 +172,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
-    """Keys by value, in order."""
+    """Group keys by value, in order."""
     groups: dict[V, list[K]] = {}
     for key, value in values.items():
         groups.setdefault(value, []).append(key)

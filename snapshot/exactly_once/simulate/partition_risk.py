@@ -52,10 +52,10 @@ class BoundaryRisk:
 
     Attributes:
         verdict: of the snapshot there, as it counts now.
-        cause: why it is not right, or is empty; None where all is well.
-        exposure: of an empty snapshot there; None where nothing was read from there on.
+        cause: why it is not right, or is empty; None if all is well.
+        exposure: of an empty snapshot there; None if nothing was read from there on.
         crossing: the transactions open there; None without headers.
-        opened: how many transactions are open there, None where nobody knows.
+        opened: how many transactions are open there, None if nobody knows.
     """
 
     offset: int
@@ -85,9 +85,9 @@ class PartitionRisk:
     Attributes:
         boundaries: ascending.
         waiting: until retention has removed what is blocked.
-        rate: bytes a millisecond that the log takes, None where no time passed.
+        rate: bytes a millisecond that the log takes, None if no time passed.
         outlived: producers that are alive and of which the log holds no record: a longer retention would have kept what
-            a replay needs of them. None where the log was not read from its beginning.
+            a replay needs of them. None if the log was not read from its beginning.
         mismatches: of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
     """
 
@@ -103,7 +103,7 @@ class PartitionRisk:
     def worst(self) -> BoundaryRisk | None:
         """Of the blocked boundaries the one where an empty snapshot would expose most, the lowest of several.
 
-        None where none is blocked.
+        None if none is blocked.
         """
         blocked = [each for each in self.boundaries if each.is_blocked]
         return max(blocked, key=lambda each: each.severity, default=None)
@@ -127,7 +127,7 @@ class PartitionRisk:
 
 
 def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
-    """Everything that `survey` allows to be said."""
+    """Reckon everything that a survey allows to be said."""
     now, expiration = settings.now, settings.producer_expiration
     offsets = survey.aligned_offsets
     none = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
@@ -193,7 +193,7 @@ def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None
 
 
 def _window_of(survey: Survey, settings: RiskSettings) -> int | None:
-    """Where the scan that KIP-952 proposed would begin: by segments alone, which is all that it looks at."""
+    """Return where KIP-952's scan would begin: by segments alone, which is all that it looks at."""
     if not survey.segments:
         return None
     end, expiration = survey.log_end_offset, settings.producer_expiration

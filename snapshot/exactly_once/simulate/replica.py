@@ -165,7 +165,7 @@ def in_its_place(
     now: int,
     producer_expiration: int | None,
 ) -> InItsPlace:
-    """Both states of one partition.
+    """Return both states of one partition.
 
     Args:
         at_end: ENTRY_DTYPE, of the leader at the log end.

@@ -107,7 +107,7 @@ class ReplicaSnapshot:
         return Start(offset, entries, tuple(passed_over))
 
     def _files(self, filesystem: FileSystem, partition: Partition) -> tuple[Collection[int], ReadSnapshot]:
-        """Offsets of the snapshot files that may be it, and what reads them."""
+        """Return offsets of the snapshot files that may be it, and their reader."""
         if self.folder is None:
             return partition.snapshots, snapshot_reader(filesystem, partition)
         files = (self.folder / partition.name).glob("*.snapshot")
@@ -118,7 +118,7 @@ class ReplicaSnapshot:
 def _loadable(
     unloaded_below: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Files as a broker would load them, the newest first."""
+    """Return files as a broker would load them, the newest first."""
     for offset in sorted(offsets, reverse=True):
         if offset <= unloaded_below or (at is not None and offset > at):
             continue

@@ -24,7 +24,7 @@ BATCH_DTYPE = np.dtype(
         ("last_sequence", "<i4"),
         ("producer_epoch", "<i2"),
         ("is_transactional", "?"),
-        ("size_bytes", "<i4"),  # of the whole batch; 0 where nobody knows, as of one from a snapshot
+        ("size_bytes", "<i4"),  # of the whole batch; 0 if nobody knows, as of one from a snapshot
     ]
 )
 NO_BATCHES = np.empty(0, BATCH_DTYPE)
@@ -45,7 +45,7 @@ class ReplicaState:
 
     @classmethod
     def of(cls, entries: np.ndarray, *runs: np.ndarray) -> ReplicaState:
-        """State of entries and the newest batches of the log, as far as it was read.
+        """Return the state of entries and the newest batches of the log, as far as it was read.
 
         A batch that an entry alone knows of, as one from a snapshot, lies below those of `runs` (see `newest_batches`).
         """
@@ -61,14 +61,14 @@ class ReplicaState:
         return cls(entries, newest_batches(own.compress(~is_there), recent))
 
     def live(self, *, now: int, expiration: int | None) -> ReplicaState:
-        """What is left when producers that were idle for `expiration` (ms) at `now` are dropped, as brokers do."""
+        """Drop producers that were idle for `expiration` (ms) at `now`, as brokers do."""
         entries = live_entries(self.entries, as_of=now, expiration=expiration)
         kept = np.isin(self.batches["producer_id"], entries["producer_id"])
         return ReplicaState(entries, self.batches.compress(kept))
 
 
 def data_batches(rows: np.ndarray) -> np.ndarray:
-    """The data batches (BATCH_DTYPE, order kept) with a producer and a sequence of rows of RECORD_BATCH_DTYPE."""
+    """Return the data batches (BATCH_DTYPE, order kept) with a producer and a sequence of RECORD_BATCH_DTYPE rows."""
     is_data = (rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0) & (rows["attributes"] & CONTROL_MASK == 0)
     chosen = rows.compress(is_data)
     batches = np.empty(chosen.size, BATCH_DTYPE)
@@ -83,7 +83,7 @@ def data_batches(rows: np.ndarray) -> np.ndarray:
 
 
 def entry_batches(entries: np.ndarray) -> np.ndarray:
-    """The one batch (BATCH_DTYPE) that each entry knows; none of entries without a sequence."""
+    """Return the one batch (BATCH_DTYPE) that each entry knows; none of entries without a sequence."""
     known = entries.compress((entries["last_offset"] >= 0) & (entries["last_sequence"] != NO_SEQUENCE))
     batches = np.empty(known.size, BATCH_DTYPE)
     delta = known["offset_delta"].astype(np.int64)
@@ -97,7 +97,7 @@ def entry_batches(entries: np.ndarray) -> np.ndarray:
 
 
 def newest_batches(*runs: np.ndarray) -> np.ndarray:
-    """The newest five batches of each producer; of `runs` (BATCH_DTYPE) the later ones lie at higher offsets."""
+    """Return the newest five batches of each producer; later `runs` (BATCH_DTYPE) lie at higher offsets."""
     batches = np.concatenate(runs) if runs else NO_BATCHES
     batches = batches.take(np.argsort(batches["producer_id"], kind="stable"))
     ids = batches["producer_id"]
@@ -108,7 +108,7 @@ def newest_batches(*runs: np.ndarray) -> np.ndarray:
 
 
 def cached_by_broker(state: ReplicaState) -> np.ndarray:
-    """Mask of the state's batches that a broker with its entries still has in its cache.
+    """Return a mask of the state's batches that a broker with its entries still has in its cache.
 
     An epoch forgets what was sent in another one, and a marker that changes the epoch forgets all.
     """
@@ -127,7 +127,7 @@ def cached_by_broker(state: ReplicaState) -> np.ndarray:
 
 
 def empty_state() -> ReplicaState:
-    """Of a replica that knows nobody."""
+    """Return the state of a replica that knows nobody."""
     return ReplicaState(np.empty(0, ENTRY_DTYPE), NO_BATCHES)
 
 
@@ -140,14 +140,14 @@ class RecentBatches:
     _HELD = 65_536
 
     def __init__(self, *, from_offset: int = 0) -> None:
-        """Batches below `from_offset` are left out."""
+        """Leave out batches below `from_offset`."""
         self._from_offset = from_offset
         self._newest = NO_BATCHES
         self._held: list[np.ndarray] = []
         self._count = 0
 
     def add(self, batches: np.ndarray) -> None:
-        """The next batches (BATCH_DTYPE) in offset order; the array must stay as it is."""
+        """Add the next batches (BATCH_DTYPE) in offset order; the array must stay as it is."""
         if self._from_offset:
             batches = batches.compress(batches["first_offset"] >= self._from_offset)
         self._held.append(batches)
@@ -156,7 +156,7 @@ class RecentBatches:
             self._settle()
 
     def newest(self) -> np.ndarray:
-        """At most five batches a producer (BATCH_DTYPE, ascending producer id and offset)."""
+        """Return at most five batches a producer (BATCH_DTYPE, ascending producer id and offset)."""
         self._settle()
         return self._newest
 

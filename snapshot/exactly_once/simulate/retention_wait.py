@@ -65,7 +65,7 @@ class Waiting:
 
 
 def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
-    """Bytes a millisecond that the log took since its first segment ended; None where no time passed.
+    """Return bytes a millisecond that the log took since its first segment ended; None if no time passed.
 
     Args:
         segments: ascending.
@@ -88,7 +88,7 @@ def waiting(
     rate: float | None,
     is_tiering_enabled: bool = False,
 ) -> Waiting:
-    """What waiting would mean.
+    """Reckon what waiting would mean.
 
     Args:
         segments: ascending.
@@ -115,7 +115,7 @@ def waiting(
 def _removed_at(
     segments: Sequence[SegmentFacts], last: int, retention: TopicRetention, now: int, rate: float | None
 ) -> int | None:
-    """When the segment at `last` is removed, and all before it, since retention takes the oldest first."""
+    """Return when the segment at `last` and all before it are removed: retention takes the oldest first."""
     if retention.is_compacted:
         return None
     behind = sum(segment.size for segment in segments)
@@ -139,7 +139,7 @@ def _too_old_at(segment: SegmentFacts, retention: TopicRetention) -> int | None:
 
 
 def _too_much_at(behind: int, retention: TopicRetention, now: int, rate: float | None) -> int | None:
-    """`behind`: bytes of the segments after it."""
+    """Return when retention.bytes removes a segment; `behind`: bytes of the segments after it."""
     if retention.bytes is None:
         return None
     missing = retention.bytes - behind

@@ -140,5 +140,5 @@ def _at_offset(boundary: BoundaryRisk | None) -> dict[str, object]:
 
 
 def _columns(kind: type[Any], value: object) -> dict[str, object]:
-    """Fields of a dataclass by name; all None if there is no value."""
+    """Return the fields of a dataclass by name; all None without a value."""
     return {name: None if value is None else getattr(value, name) for name in _names(kind)}

@@ -37,7 +37,7 @@ class RiskTotals:
 
     @classmethod
     def of(cls, rows: list[dict[str, object]]) -> RiskTotals:
-        """Of rows of PARTITION_RISK."""
+        """Add up rows of PARTITION_RISK."""
 
         def numbers(name: str) -> list[int]:
             return [int(str(row[name])) for row in rows if row[name] is not None]
@@ -56,7 +56,7 @@ class RiskTotals:
         )
 
     def sentences(self) -> dict[str, str]:
-        """One a question, by its name."""
+        """Return a sentence for each question, by its name."""
         if not self.blocked:
             return {"risk": f"no closed segment of {count_of(self.partitions, 'partition')} lacks a right snapshot"}
         return {

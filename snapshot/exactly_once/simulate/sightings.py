@@ -52,12 +52,12 @@ class Sightings:
             self._settle()
 
     def found(self) -> np.ndarray:
-        """SIGHTING_DTYPE, ascending producer id."""
+        """Return SIGHTING_DTYPE, ascending producer id."""
         self._settle()
         return self._found
 
     def of(self, producer_ids: np.ndarray) -> np.ndarray:
-        """SIGHTING_DTYPE of these producers; every offset is -1 of one that a snapshot alone knows."""
+        """Return SIGHTING_DTYPE of these producers; every offset is -1 of one that a snapshot alone knows."""
         found = self.found()
         wanted = np.empty(producer_ids.size, SIGHTING_DTYPE)
         for name in SIGHTING_DTYPE.names or ():

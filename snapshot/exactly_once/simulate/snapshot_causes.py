@@ -37,7 +37,7 @@ class SnapshotFound:
 
     Attributes:
         compared: with the log; MISSING where there is no file.
-        file_bytes: None where there is none, or nobody could read it.
+        file_bytes: None if there is none, or nobody could read it.
     """
 
     compared: Comparison
@@ -53,7 +53,7 @@ class SnapshotFound:
 def causes(
     found: Mapping[int, SnapshotFound], *, now: int, producer_expiration: int | None
 ) -> dict[int, SnapshotCause | None]:
-    """The cause at each boundary, None where there is a right snapshot that knows somebody.
+    """Return the cause at each boundary, None if a right snapshot there knows somebody.
 
     Args:
         found: by offset, of every boundary of the log and of every other snapshot file.

@@ -57,7 +57,7 @@ class Tally:
                 self.zombies += count if replica.appends and not leader.appends else 0
 
     def sentence(self) -> str:
-        """The sentence."""
+        """Return what would happen if this replica became leader now."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
         parts = []

@@ -63,7 +63,7 @@ class WriteClass:
     replica_answers: dict[str, Answer]
 
     def doubles(self, era: BrokerEra) -> bool:
-        """Whether the replica appends records that are in the log already, and the leader would not."""
+        """Return whether the replica appends records that are in the log already, and the leader would not."""
         is_again = self.replica_answers[era.name].appends and not self.leader_answers[era.name].appends
         return self.write.is_retry and is_again
 
@@ -71,7 +71,7 @@ class WriteClass:
 def what_if(
     leader: ReplicaState, replica: ReplicaState, eras: Sequence[BrokerEra], given: Circumstances
 ) -> Iterator[WriteClass]:
-    """The classes of writes, with both answers in each era.
+    """Return the classes of writes, with both answers in each era.
 
     Args:
         leader: what a leader that never stopped knows; its producers write.
@@ -134,7 +134,7 @@ def _classes(
 def _answers(
     entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, TransactionCheck]]
 ) -> dict[str, Answer]:
-    """By era name; `is_forgotten` by the brokers that forget a producer with its records."""
+    """Return answers by era name; `is_forgotten` by the brokers that forget a producer with its records."""
     return {
         era.name: append(
             None if is_forgotten and era.forgets_deleted else entry, sent, era, verification=verification
@@ -144,13 +144,13 @@ def _answers(
 
 
 def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
-    """The batch as a client sends it to a broker of the era; none before 4.0 speaks transaction version 2."""
+    """Return the batch as a client sends it to a broker of the era; none before 4.0 speaks transaction version 2."""
     epoch, first, last = (int(batch[name]) for name in ("producer_epoch", "first_sequence", "last_sequence"))
     return NextBatch(epoch, first, last, version if era.speaks_version_2 else min(version, 1))
 
 
 def _transactional(leader: ReplicaState) -> np.ndarray:
-    """Mask of the entries whose producer has a transactional id: a marker, an open transaction, or a batch says so."""
+    """Return a mask of the entries with a transactional id: a marker, an open transaction or a batch says so."""
     entries, batches = leader.entries, leader.batches
     marked: np.ndarray = (entries["coordinator_epoch"] >= 0) | (entries["current_txn_first_offset"] >= 0)
     return marked | np.isin(entries["producer_id"], batches["producer_id"].compress(batches["is_transactional"]))
@@ -166,7 +166,7 @@ class _Known:
         self._cached = state.batches.compress(cached_by_broker(state))
 
     def features(self, writes: Writes) -> Iterator[np.ndarray]:
-        """Columns that together decide every answer to the writes, small integers."""
+        """Return columns, small integers, that together decide every answer to the writes."""
         entries, batch = self._entries, writes.batch
         index, is_known = _find(entries["producer_id"], batch["producer_id"])
         entry = entries.take(index) if entries.size else np.zeros(index.size, ENTRY_DTYPE)
@@ -182,7 +182,7 @@ class _Known:
         yield from self._against_cache(batch)
 
     def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Where the batch lies to the cached ones: is it the newest, one of them, below the newest, below all."""
+        """Return where the batch lies to the cached ones: the newest, one of them, below the newest, below all."""
         ids = self._cached["producer_id"]
         starts = np.searchsorted(ids, batch["producer_id"], side="left")
         ends = np.searchsorted(ids, batch["producer_id"], side="right")
@@ -205,16 +205,16 @@ class _Known:
         yield from (is_newest, is_one, below_newest, below_all)
 
     def has(self, producer_id: int) -> bool:
-        """Whether there is an entry of the producer."""
+        """Return whether there is an entry of the producer."""
         return bool(_find(self._entries["producer_id"], np.array([producer_id]))[1][0])
 
     def forgets(self, producer_id: int) -> bool:
-        """Whether all records of the producer are deleted."""
+        """Return whether all records of the producer are deleted."""
         index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
         return bool(is_known[0]) and bool(self._entries["last_offset"][index[0]] < self._forgotten_below)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """One producer, None where the replica does not know it."""
+        """Return one producer, None if the replica does not know it."""
         index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
         if not is_known[0]:
             return None
@@ -237,7 +237,7 @@ def _metadata(batch: np.void) -> BatchMetadata:
 
 
 def _find(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indexes into ascending ids, and whether the wanted one is there."""
+    """Return indexes into ascending ids, and whether the wanted one is there."""
     index = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
     is_there = ids.take(index) == wanted if ids.size else np.zeros(wanted.size, np.bool_)
     return index, is_there

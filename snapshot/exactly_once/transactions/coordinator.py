@@ -35,7 +35,7 @@ class TransactionRecord:
 
 
 def read_record(record: LogRecord, partition: int, path: str) -> TransactionRecord | Finding:
-    """The decoded record; a finding where not even the transactional id can be read.
+    """Decode a record; a finding if not even the transactional id can be read.
 
     Args:
         path: of the segment, for findings.
@@ -89,11 +89,11 @@ class CoordinatorStates:
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
-        """The transactional id whose current producer id this is, as kafka-transactions looks one up."""
+        """Return the transactional id whose current producer id this is, as kafka-transactions looks one up."""
         return self.by_producer.get(producer_id)
 
     def formerly_of(self, producer_id: int) -> KnownTransaction | None:
-        """The transactional id that had this producer id before, or is to get it next (KIP-890)."""
+        """Return the transactional id that had this producer id before, or is to get it next (KIP-890)."""
         return next(
             (
                 each
@@ -105,7 +105,7 @@ class CoordinatorStates:
 
 
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
-    """The table of newest states; records in any order, of the highest partition and offset wins."""
+    """Return the newest states; records in any order, the highest partition and offset wins."""
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}
     for record in records:

@@ -65,7 +65,7 @@ LATE_BUFFER_MS = 300_000
 
 
 def is_late(transaction: OpenTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Whether a broker's metric PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
     return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 
@@ -74,7 +74,7 @@ class JudgedTransaction:
     """An open transaction, what is to be thought of it and why.
 
     Attributes:
-        coordinated: the transactional id that has its producer id, None where none is known.
+        coordinated: the transactional id that has its producer id, None if none is known.
         is_late: see `is_late`.
     """
 
@@ -85,7 +85,7 @@ class JudgedTransaction:
     is_late: bool
 
     def minutes(self, as_of: int) -> int:
-        """Whole minutes since the producer's last write, as the tool prints them; towards 0."""
+        """Return whole minutes since the producer's last write, as the tool prints them; towards 0."""
         idle = as_of - self.transaction.last_timestamp
         return idle // 60_000 if idle >= 0 else -(-idle // 60_000)
 
@@ -93,7 +93,7 @@ class JudgedTransaction:
 def judge_transaction(
     transaction: OpenTransaction, log: TransactionLog, *, as_of: int, max_transaction_timeout: int
 ) -> JudgedTransaction:
-    """The verdict on one open transaction.
+    """Judge one open transaction.
 
     Args:
         as_of: ms since the epoch, the time that idleness and timeouts are counted to.
@@ -142,7 +142,7 @@ def _of_coordinator(
 
 
 def abort_command(transaction: OpenTransaction, *, before_3_0: bool = False) -> str:
-    """The command that has the partition's leader write an abort marker.
+    """Return the command that has the partition's leader write an abort marker.
 
     Args:
         before_3_0: for leaders older than Kafka 3.0, which cannot be asked for the producer of a start offset.
@@ -159,6 +159,6 @@ def abort_command(transaction: OpenTransaction, *, before_3_0: bool = False) -> 
 
 
 def terminate_command(transactional_id: str) -> str:
-    """The command of Kafka 4.1 and later that aborts a transaction in two phases, and fences its application."""
+    """Return the command (since 4.1) that aborts a transaction in two phases, and fences its application."""
     words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "forceTerminateTransaction"]
     return shlex.join([*words, "--transactionalId", transactional_id])

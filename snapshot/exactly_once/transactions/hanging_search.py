@@ -68,7 +68,7 @@ class HangingSearch:
         stops_at_unknown: bool = False,
         watch: Watch = iter,
     ) -> None:
-        """Arguments as those of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
+        """Take the arguments of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
         self._log_dirs, self._partition_count = log_dirs, partition_count
         self._max_transaction_timeout, self._as_of = max_transaction_timeout, as_of
         self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
@@ -76,7 +76,7 @@ class HangingSearch:
         self.findings: list[Finding] = []
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
-        """The open transactions of these partitions, judged by the transaction log of all directories."""
+        """Judge the open transactions of these partitions by the transaction log of all directories."""
         seen = [
             (log_dir, partition, transaction)
             for log_dir, partition in self._watch(partitions)
@@ -111,7 +111,7 @@ class HangingSearch:
         return list(open_transactions(replayed))
 
     def _still_open(self, log_dir: LogDir, partition: Partition) -> set[tuple[int, int]]:
-        """Producer id and start offset of what is open in the partition as it is by now."""
+        """Return producer id and start offset of each transaction open in the partition by now."""
         again = read_partition(log_dir.filesystem, partition.path, log_dir.checkpoints)
         found = open_transactions(self._replayed(log_dir, again))
         return {(each.producer_id, each.start_offset) for each in found}

@@ -55,12 +55,12 @@ _IN_WORDS = {
 
 
 def in_words(headings: Mapping[str, str]) -> dict[str, str]:
-    """The headings of a table for people: times are in ISO 8601."""
+    """Return the headings of a table for people: times are in ISO 8601."""
     return dict(_IN_WORDS.get(key, (key, heading)) for key, heading in headings.items())
 
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """The tool's lines, each with its line end; `headings` is one of those above."""
+    """Return the tool's lines, each with its line end; `headings` is one of those above."""
     lines = [list(headings.values()), *([_text(row[key]) for key in headings] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:

@@ -10,7 +10,7 @@ from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dir
 
 
 def open_of_one_cluster(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
-    """The log directories; a host with several disks has several.
+    """Open the log directories; a host with several disks has several.
 
     Raises:
         UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
@@ -27,6 +27,6 @@ def open_of_one_cluster(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
 
 
 def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:
-    """The partitions asked for, each with its directory; raises as `selected_of`."""
+    """Return the partitions asked for, each with its directory; raises as `selected_of`."""
     for each, partition in selected_of(log_dirs, selection):
         yield each.log_dir, partition

@@ -22,7 +22,7 @@ _SAMPLE = 4000
 
 
 def string_hash(text: str) -> int:
-    """Java's String.hashCode, -2^31 .. 2^31 - 1."""
+    """Return Java's String.hashCode, -2^31 .. 2^31 - 1."""
     hashed = 0
     units = text.encode("utf-16-le", "surrogatepass")
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -31,18 +31,18 @@ def string_hash(text: str) -> int:
 
 
 def positive_hash(text: str) -> int:
-    """`Utils.abs` of the hash, 0 .. 2^31 - 1."""
+    """Return `Utils.abs` of the hash, 0 .. 2^31 - 1."""
     hashed = string_hash(text)
     return 0 if hashed == _SMALLEST else abs(hashed)
 
 
 def partition_of(transactional_id: str, partition_count: int) -> int:
-    """The partition, 0 .. partition_count - 1."""
+    """Return the partition, 0 .. partition_count - 1."""
     return positive_hash(transactional_id) % partition_count
 
 
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
-    """The partition counts that put the most ids where they were found, ascending.
+    """Return the partition counts that put the most ids where they were found, ascending.
 
     Two or three ids leave one count as a rule, none at all leave every count from `at_least` to MOST_PARTITIONS.
 

@@ -17,7 +17,7 @@ _NOBODY = np.empty(0, ENTRY_DTYPE)
 
 def entries_at_end(replayed: LogReplay) -> np.ndarray:
     """Return the entries at the log end (ENTRY_DTYPE, ascending producer id), none if damage hides it."""
-    return replayed.entries if replayed.is_whole and replayed.entries is not None else _NOBODY
+    return _NOBODY if replayed.entries is None else replayed.entries
 
 
 @dataclass

@@ -41,7 +41,7 @@ class TransactionLog:
 
     Attributes:
         states: newest state of each transactional id.
-        partition_count: as it was given, or the smallest that puts the most ids where they were found; None where
+        partition_count: as it was given, or the smallest that puts the most ids where they were found; None if
             no partition is there.
         is_count_sure: it was given, or no other count does as well.
         missing: partitions that are not there or were not read to their end, ascending.
@@ -61,7 +61,7 @@ class TransactionLog:
         return self.is_count_sure and not self.missing and not self.states.unreadable
 
     def is_current(self, transactional_id: str) -> bool:
-        """Whether all that its coordinator has written of this id is known, be it nothing."""
+        """Return whether all that its coordinator has written of this id is known, be it nothing."""
         if transactional_id in self.states.unreadable or not self.partition_count:
             return False
         found = self.states.found_in.get(transactional_id)
@@ -244,7 +244,7 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:
-    """Partitions that should not be there, and partitions with ids that no coordinator looks for there."""
+    """Return partitions that should not be there, and partitions with ids that no coordinator looks for there."""
     for number in sorted(numbers):
         if number >= count:
             message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"

@@ -143,9 +143,10 @@ def test_producers_that_every_broker_has_dropped_are_left_out_and_counted(tmp_pa
     assert "no producer is alive" in ran.out
 
 
-def test_a_damaged_log_is_a_finding_and_no_guess(tmp_path):
+@pytest.mark.parametrize("base", [200, 400], ids=["closed segment", "first batch of the active segment"])
+def test_a_damaged_log_is_a_finding_and_no_guess(tmp_path, base):
     folder = write_kip952_log(tmp_path)
-    path = folder / f"{200:020d}.log"
+    path = folder / f"{base:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
     ran = simulate(tmp_path, "--from", "empty")
