@@ -1,4 +1,4 @@
-"""What a store holds of one partition, ours and others', as it was listed."""
+"""List every object of a partition: segments in both layouts, claims, snapshots and records; nothing is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True)
 class PartitionObjects:
-    """One partition.
+    """The objects of one partition.
 
     Attributes:
         attempts: objects of segments, of either layout, ascending.

@@ -1,10 +1,9 @@
-"""What a store holds of one partition: complete copies, attempts that are none, and which of those are ours.
+"""List what a store holds of one partition: remote segments, what is incomplete, and which of those are ours.
 
-Facts alone: which copies count for a log, and what that means for its segments, says readiness.coverage. At most
-two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
-wholly below the log that is asked for. Of the claims that of the newest copy is read, since who tiers finishes each
-before the next; and those that were last changed at another time than right behind their copy: somebody else may have
-been at them, or nobody has finished them, and another replica's host went on behind.
+These are facts; snapshot.readiness.coverage says which segments count for a log. It takes at most two listings, the
+deletion record if one is listed, and a manifest for each segment, newest first; none for segments wholly below the log
+that is asked for. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
+and those that were last written at another time than right behind their segment.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000
-"""A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
+"""A broker writes a manifest right behind its log. A log that has had none for so long gets none."""
 _FINISHED_WITHIN_MS = 10_000
-"""Who has made a copy visible finishes its claim with the next request."""
+"""A copy attempt finishes its claim with the request that follows its manifest."""
 _ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
 _OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
 
@@ -39,10 +38,10 @@ class RemoteInventory:
     """A partition's remote objects and claims; segments and leftovers in ascending start offset.
 
     Attributes:
-        problems: of claims that could not be read: their segments are nobody's until somebody looks.
-        looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
-        expired_to: exclusive; copies below it `tiersnap expire` has deleted, or begun to delete; 0 where it never did.
-        uncounted: whole copies of ours among the leftovers: another attempt has their claim, and no copy.
+        problems: of claims that could not be read.
+        looked_at: ms, by the store's clock; 0 if no age decides about anything that was found.
+        expired_to: exclusive; `tiersnap expire` has deleted segments below it, or begun to; 0 if it never did.
+        uncounted: complete segments of ours among the leftovers: another attempt has their claim, and no segment.
         unpublished: complete segments that are restored only if that is asked for; apart from `segments`.
         why_unpublished: what is known of them.
     """
@@ -60,7 +59,7 @@ class RemoteInventory:
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
-        """What attempts of ours left that another attempt has finished without, whose copy is whole: it may go."""
+        """Objects of our attempts after which another one finished, if its segment is complete: they may go."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
         whole = {copy.segment_id for copy in self.segments}
         return tuple(each for each in everything if _finished_without(each) in whole)
@@ -87,12 +86,12 @@ def list_remote_partition(
     local_start: int = 0,
     since: int | None = None,
 ) -> RemoteInventory:
-    """What is there of a partition; nothing of a segment whose deletion `tiersnap expire` has begun.
+    """List the remote inventory of a partition, without segments that `tiersnap expire` has begun to delete.
 
     Args:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
-        local_start: base offset of the first local segment; copies that end there or below are not all looked into.
-        since: ms; those that end there or below are, as far back as one may have a record as late as that.
+        local_start: base offset of the first local segment; of segments that end there or below few are looked into.
+        since: ms; of those, all are looked into that may have a record as late as that.
 
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.

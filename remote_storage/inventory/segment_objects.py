@@ -1,4 +1,4 @@
-"""Objects of remote segments, put together by the attempt that wrote them: one segment id, one attempt."""
+"""Objects of remote segments, grouped by segment ID: one ID is one copy attempt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mandatory(*, local: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentObjects:
-    """What there is of one attempt, as it was listed."""
+    """The objects under one segment ID, as they were listed."""
 
     partition: TopicIdPartition
     start_offset: int

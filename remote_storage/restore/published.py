@@ -1,4 +1,4 @@
-"""What is known to be published of a partition's remote segments decides which copies there are to restore.
+"""Choose the remote segments that may be restored, by what is known to be published.
 
 A topic that was deleted is not brought back from objects that its cluster has not removed yet, nor from copies that
 were never published; and a segment that was published and is not in the store is missing, even if no object of it is
