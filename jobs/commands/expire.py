@@ -25,7 +25,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-    from tiersnap.remote_storage.retire.expire_delete import Deleted, Outcome
+    from tiersnap.remote_storage.retire.expire_delete import Deleted, ExpireOutcome
     from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan, ExpiringSegment
     from tiersnap.remote_storage.retire.retention import Breach
 
@@ -123,7 +123,7 @@ def expire(
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.layouts.keys import ObjectKeys
-    from tiersnap.remote_storage.retire.expire_delete import Outcome, carry_out, exit_code_of
+    from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, carry_out, exit_code_of
     from tiersnap.remote_storage.retire.expire_find import find_expired
     from tiersnap.remote_storage.retire.retention import Retention
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
@@ -151,7 +151,7 @@ def expire(
     for plan in Progress(output, "expiring").watch_done(found):
         if apply and plan.going:
             check()
-        done.append(carry_out(store, keys, plan) if apply else Outcome(plan))
+        done.append(carry_out(store, keys, plan) if apply else ExpireOutcome(plan))
     swept = sweep_store(store, keys, lambda name: matches_topic(name, topic)) if apply else SweptStore()
     objects = sum(each.swept.objects for each in done)
     summary = _summary(done, leftovers_by_kind(objects, swept))
@@ -181,7 +181,7 @@ def _check_log_start(log_start: int, plans: Sequence[ExpirePlan]) -> None:
         )
 
 
-def _summary(done: Sequence[Outcome], leftovers_removed: dict[str, int]) -> ExpireSummary:
+def _summary(done: Sequence[ExpireOutcome], leftovers_removed: dict[str, int]) -> ExpireSummary:
     from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 
     going = [segment for each in done for segment in each.plan.going]
@@ -196,7 +196,7 @@ def _summary(done: Sequence[Outcome], leftovers_removed: dict[str, int]) -> Expi
     )
 
 
-def _show(output: Output, done: Sequence[Outcome], summary: ExpireSummary) -> None:
+def _show(output: Output, done: Sequence[ExpireOutcome], summary: ExpireSummary) -> None:
     from tiersnap.remote_storage.retire.expire_delete import errors_of
 
     rows = [row for each in done for row in _rows(each)]
@@ -212,7 +212,7 @@ def _show(output: Output, done: Sequence[Outcome], summary: ExpireSummary) -> No
                 output.warn(f"still there: {left.key}: {left.reason}")
 
 
-def _rows(outcome: Outcome) -> Iterator[ExpiredSegment | UnexpiredPartition]:
+def _rows(outcome: ExpireOutcome) -> Iterator[ExpiredSegment | UnexpiredPartition]:
     plan, deleted = outcome.plan, outcome.deleted
     at = plan.partition
     if plan.action != "DELETE":

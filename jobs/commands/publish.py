@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
     from tiersnap.remote_storage.cluster.prove_location import ProvePlace
-    from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+    from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
     from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -223,7 +223,7 @@ def publish(
     return done.exit_code
 
 
-def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
+def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
     from tiersnap.remote_storage.cluster.publish_plan import PublishAction
 
     publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
@@ -244,7 +244,7 @@ def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> PublishedPartiti
     )
 
 
-def _refusals(plans: Sequence[PartitionPlan]) -> Iterator[str]:
+def _refusals(plans: Sequence[PublishPlan]) -> Iterator[str]:
     from tiersnap.remote_storage.errors import LostCopyError
 
     for plan in plans:
@@ -254,7 +254,7 @@ def _refusals(plans: Sequence[PartitionPlan]) -> Iterator[str]:
             yield f"  {error.hint}"
 
 
-def _next_steps(plans: Sequence[PartitionPlan], *, apply: bool) -> Iterator[str]:
+def _next_steps(plans: Sequence[PublishPlan], *, apply: bool) -> Iterator[str]:
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 
     topics = sorted({plan.partition.topic for plan in plans if plan.is_open})

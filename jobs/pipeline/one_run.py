@@ -15,8 +15,8 @@ from typing import BinaryIO
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stored.lease import (
     RENEWED_EACH_S,
-    Holder,
     Lease,
+    LeaseHolder,
     held_by_another,
 )
 from tiersnap.remote_storage.stored.process import this_process
@@ -110,7 +110,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _held(file, folder / LEASE_KEY) from error
         file.truncate()
-        file.write(Holder(run_id, this_process()).encode())
+        file.write(LeaseHolder(run_id, this_process()).encode())
         file.flush()
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)
         yield
@@ -118,7 +118,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
 
 def _held(file: BinaryIO, path: Path) -> TransientError:
     try:
-        holder = Holder.decode(file.read(), name=str(path))
+        holder = LeaseHolder.decode(file.read(), name=str(path))
     except CorruptDataError:
         return TransientError(
             f"{path}: another run is at work on this warehouse", hint="wait for it, then run this again"

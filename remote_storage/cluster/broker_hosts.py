@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -110,13 +110,13 @@ def _cluster_of(log_dir: Path) -> str:
 def settings_evidence(found: Sequence[BrokerSettings | str], store: ObjectStore, layout: str) -> Evidence:
     """Return what the settings of brokers on this host say of a store."""
     if not found:
-        return Evidence(_KIND, Outcome.SILENT, "no broker of the cluster runs on this host")
+        return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
     each = [_one(broker, store, layout) if isinstance(broker, BrokerSettings) else broker for broker in found]
     compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
-    against = [evidence for evidence in compared if evidence.outcome is Outcome.CONTRADICTS]
+    against = [evidence for evidence in compared if evidence.outcome is EvidenceOutcome.CONTRADICTS]
     if compared:
         return (against or compared)[0]
-    return Evidence(_KIND, Outcome.SILENT, "; ".join(str(why) for why in each))
+    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(str(why) for why in each))
 
 
 def _one(broker: BrokerSettings, store: ObjectStore, layout: str) -> Evidence | str:
@@ -127,8 +127,8 @@ def _one(broker: BrokerSettings, store: ObjectStore, layout: str) -> Evidence | 
     ours = place_of_store(store, layout)
     said = f"{broker.path} of the running broker (process {broker.pid}) names {theirs}"
     if _is_same(broker, theirs, ours):
-        return Evidence(_KIND, Outcome.HOLDS, said)
-    return Evidence(_KIND, Outcome.CONTRADICTS, f"{said}, and this is {ours}")
+        return Evidence(_KIND, EvidenceOutcome.HOLDS, said)
+    return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, f"{said}, and this is {ours}")
 
 
 def place_of_store(store: ObjectStore, layout: str) -> StoragePlace:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
@@ -55,15 +55,19 @@ class Looked:
         keys = ", ".join(uri + layout.log_key(each) for each in self.missing)
         if self.found is None and self.missing:
             return Evidence(
-                kind, Outcome.CONTRADICTS, f"the newest segments that brokers uploaded themselves are not there: {keys}"
+                kind,
+                EvidenceOutcome.CONTRADICTS,
+                f"the newest segments that brokers uploaded themselves are not there: {keys}",
             )
         if self.found is None:
-            return Evidence(kind, Outcome.SILENT, "no segment is left that brokers uploaded themselves")
+            return Evidence(kind, EvidenceOutcome.SILENT, "no segment is left that brokers uploaded themselves")
         if self.missing:
             told = f"the newest segment that brokers uploaded themselves is not there ({keys}), and an older one is"
-            return Evidence(kind, Outcome.SILENT, f"{told}: objects were lost, or brokers have another place since")
+            return Evidence(
+                kind, EvidenceOutcome.SILENT, f"{told}: objects were lost, or brokers have another place since"
+            )
         key, when = uri + layout.log_key(self.found), _utc(self.found.event_timestamp)
-        return Evidence(kind, Outcome.HOLDS, f"they uploaded {key} themselves, at {when}")
+        return Evidence(kind, EvidenceOutcome.HOLDS, f"they uploaded {key} themselves, at {when}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ def look_for(
         if _is_claimed(store, segment):
             continue
         for layout in layouts:
-            if layout.inspect(store, segment) is CopyState.COMPLETE:
+            if layout.inspect(store, segment) is StoredState.COMPLETE:
                 looked.found = segment
                 return layout, looked
         if is_finished(segment):

@@ -89,7 +89,7 @@ def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartitio
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TopicConfig:
     """A topic's setting: the value in force, and whether the topic itself sets it."""
 
     value: str | None
@@ -160,11 +160,11 @@ class Cluster:
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
 
-    def settings(self, topic: str) -> dict[str, Setting]:
+    def settings(self, topic: str) -> dict[str, TopicConfig]:
         """All settings of a topic that its brokers know, by name."""
         return self._settings(self._resource("TOPIC", topic), f"settings of {topic}")
 
-    def broker_settings(self, broker: int) -> dict[str, Setting]:
+    def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
         """All settings of a broker."""
         return self._settings(self._resource("BROKER", str(broker)), f"settings of broker {broker}")
 
@@ -244,10 +244,10 @@ class Cluster:
                 )
         return found
 
-    def _settings(self, resource: Any, what: str) -> dict[str, Setting]:  # noqa: ANN401
+    def _settings(self, resource: Any, what: str) -> dict[str, TopicConfig]:  # noqa: ANN401
         entries = self._result(what, self._client().describe_configs([resource], request_timeout=SECONDS)[resource])
         own = self._admin_module.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {name: Setting(entry.value, entry.source == own) for name, entry in entries.items()}
+        return {name: TopicConfig(entry.value, entry.source == own) for name, entry in entries.items()}
 
     def _resource(self, kind: str, name: str, **more: object) -> Any:  # noqa: ANN401
         return self._admin_module.ConfigResource(self._admin_module.ResourceType[kind], name, **more)

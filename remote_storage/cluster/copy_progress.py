@@ -34,7 +34,7 @@ _MARGIN_SECONDS = 1.0
 _POLL_SECONDS = 0.5
 
 
-class Progress(StrEnum):
+class CopyProgress(StrEnum):
     """What became of a copier since it was switched on again."""
 
     FAILING = "FAILING"  # at what is in remote storage already: it has not looked
@@ -96,18 +96,18 @@ def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) 
     return intervals * longest / 1000 + _MARGIN_SECONDS
 
 
-def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, Progress]:
+def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, CopyProgress]:
     """Poll until it is clear of each partition what its copier does; at most `quiet` seconds."""
     began = time.monotonic()
     pending = {each.partition: each for each in watched}
-    found: dict[TopicIdPartition, Progress] = {}
+    found: dict[TopicIdPartition, CopyProgress] = {}
     while pending:
         is_over = time.monotonic() - began >= quiet
         cache = reader.read_to_end()
         for partition, each in list(pending.items()):
             progress = progress_of(cache, each)
             if progress is None and is_over:
-                progress = Progress.QUIET
+                progress = CopyProgress.QUIET
             if progress is not None:
                 found[partition] = progress
                 del pending[partition]
@@ -116,12 +116,12 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
     return found
 
 
-def progress_of(cache: MetadataCache, watched: Watched) -> Progress | None:
+def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
     """What the records since tell of a copier, None while they tell nothing."""
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
     if any(segment.end_offset < watched.next_offset for segment in new):
-        return Progress.FAILING
+        return CopyProgress.FAILING
     if any(segment.state is SegmentState.COPY_SEGMENT_FINISHED for segment in new):
-        return Progress.MOVED_ON
+        return CopyProgress.MOVED_ON
     unfinished = [segment for segment in new if segment.state is SegmentState.COPY_SEGMENT_STARTED]
-    return Progress.STUCK_AHEAD if len(unfinished) >= STUCK_AFTER else None
+    return CopyProgress.STUCK_AHEAD if len(unfinished) >= STUCK_AFTER else None

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
@@ -109,12 +109,12 @@ def ask_about_log_dirs(
     return ask_copy_tasks(cluster, names, opened, wants_ids=True, talk=talk)
 
 
-def copy_lag(settings: Mapping[str, Setting]) -> CopyLag:
+def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:
     """Return the lag of a topic by its settings; none before 4.4. Follows LogConfig.remoteCopyLagMs and -Bytes."""
     return CopyLag(_resolved(settings, "ms", "0"), _resolved(settings, "bytes", UNLIMITED))
 
 
-def _resolved(settings: Mapping[str, Setting], unit: str, default: str) -> int | None:
+def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> int | None:
     """-1 takes the local retention, which may take the total one; None where that is unlimited."""
     value = value_of(settings, f"remote.copy.lag.{unit}", default)
     if value == UNLIMITED:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked, value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
 from tiersnap.remote_storage.metadata.topic_configs import (
@@ -88,7 +88,7 @@ def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
     return True
 
 
-def check_mark(settings: Mapping[str, Setting], saved: SavedConfigs) -> None:
+def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None:
     """See that the topic says itself that its settings are aside, where they look so.
 
     Raises:
@@ -184,7 +184,7 @@ def _deferred_signals() -> Iterator[None]:
             signal.raise_signal(received[0])
 
 
-def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
+def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
     """What to set so that the broker accepts copying to be off, and deletes nothing."""
     bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
     # Endless local retention is that of the total one.
@@ -193,22 +193,22 @@ def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
     return {name: OVERRIDES[name] for name in names}
 
 
-def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[str, str | None]:
+def own_values(settings: Mapping[str, TopicConfig], names: Iterable[str]) -> dict[str, str | None]:
     """What the topic itself has set of `names`."""
     return {name: settings[name].value if name in settings and settings[name].is_own else None for name in names}
 
 
-def still_aside(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+def still_aside(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
     """Of what a topic had `before`, the settings that it does not have again, as they are still put aside."""
     return _unlike(settings, before, OVERRIDES) if is_marked(settings) else {}
 
 
-def aside_without_mark(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
     """Of what a topic is said to have had `before`, the settings that look put aside, while it does not say so."""
     return {} if is_marked(settings) else _unlike(settings, before, _WITHOUT_MARK)
 
 
-def changed_by_nobody(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
     """Of what a topic had `before`, the settings that nobody has given another value since they were put aside."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
@@ -221,6 +221,6 @@ def as_options(values: Values) -> str:
     return (f" --add-config {added}" if added else "") + (f" --delete-config {deleted}" if deleted else "")
 
 
-def _unlike(settings: Mapping[str, Setting], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:
+def _unlike(settings: Mapping[str, TopicConfig], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] == aside[name] != value}

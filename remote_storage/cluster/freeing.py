@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.remote_storage.cluster.copy_progress import Progress, Watched
-from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PartitionPlan, PublishAction
+from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
+from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
@@ -63,7 +63,7 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(self, readiness: Iterable[Readiness], plan: PartitionPlan | None, *, applied: bool, replace: bool) -> None:
+    def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, *, applied: bool, replace: bool) -> None:
         """Take in what was tiered and what may be published; `readiness` is that of the partition's segments.
 
         With `replace` broken snapshots stand in the way no more than missing ones.
@@ -91,23 +91,23 @@ class Freeing:
         self.may_pass = isinstance(refusal, TransientError)
         self.is_damaged = refusal.exit_code is ExitCode.DATA_CORRUPT
 
-    def take(self, plan: PartitionPlan) -> None:
+    def take(self, plan: PublishPlan) -> None:
         """What is published, or would be, and where remote storage ends then."""
         self.publish = sum(map(plan.count, TO_BE_TOLD))
         self.next_offset = self._end_of(plan, TO_BE_TOLD | _DONE_BY_OTHERS)
 
-    def skip_freed_by_others(self, plan: PartitionPlan) -> None:
+    def skip_freed_by_others(self, plan: PublishPlan) -> None:
         """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
         self.publish, self.next_offset = 0, self._end_of(plan, _DONE_BY_OTHERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
 
-    def _must_look(self, plan: PartitionPlan | None) -> bool:
+    def _must_look(self, plan: PublishPlan | None) -> bool:
         """Whether the copier may not have seen what is in remote storage: others published it, now or before."""
         is_done = plan is not None and self._end_of(plan, _DONE_BY_OTHERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
-    def _end_of(self, plan: PartitionPlan, actions: Collection[PublishAction]) -> int:
+    def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
         """Where remote storage ends with a plan's segments of `actions`; exclusive.
 
         What was known when the partition was found stuck counts in `stuck.next_offset`, as far as it is of this log.
@@ -129,13 +129,13 @@ class Freeing:
         """What to look for, from what is known now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
-    def conclude(self, progress: Progress) -> None:
+    def conclude(self, progress: CopyProgress) -> None:
         """Take in what the copier did; FAILING leaves it as it is."""
-        if progress is Progress.STUCK_AHEAD:
+        if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
             self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"
-        elif progress is not Progress.FAILING:
-            gone_on = progress is Progress.MOVED_ON
+        elif progress is not CopyProgress.FAILING:
+            gone_on = progress is CopyProgress.MOVED_ON
             self.end = End.FREED
             self.reason = "the copier goes on" if gone_on else "nothing is left to copy, and nothing fails"
 

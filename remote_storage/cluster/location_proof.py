@@ -37,7 +37,7 @@ class EvidenceKind(StrEnum):
     UNPROVEN = "UNPROVEN"  # --unproven
 
 
-class Outcome(StrEnum):
+class EvidenceOutcome(StrEnum):
     """What it says of the place."""
 
     HOLDS = "HOLDS"
@@ -50,7 +50,7 @@ class Evidence:
     """What one look found; `says` is a clause for people."""
 
     kind: EvidenceKind
-    outcome: Outcome
+    outcome: EvidenceOutcome
     says: str
 
 
@@ -76,8 +76,8 @@ def decide(
         UnprovenPlaceError: nothing holds.
     """
     found = list(evidence)
-    holds = [each for each in found if each.outcome is Outcome.HOLDS]
-    against = [each for each in found if each.outcome is Outcome.CONTRADICTS]
+    holds = [each for each in found if each.outcome is EvidenceOutcome.HOLDS]
+    against = [each for each in found if each.outcome is EvidenceOutcome.CONTRADICTS]
     is_probed = any(each.kind is EvidenceKind.PROBE_TOPIC for each in holds)
     counting = [each for each in against if not (is_probed and each.kind is EvidenceKind.BROKER_SEGMENT)]
     if holds and not counting:

@@ -13,7 +13,7 @@ from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments, mandatory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -108,7 +108,7 @@ def find_missing(ask: Callable[[], Known], ours: Collection[str], store: ObjectS
 
 def _other_layout(store: ObjectStore, segment: RemoteLogSegmentMetadata, layout: Layout) -> str | None:
     others = (open_layout(name) for name in LAYOUTS if name != layout.name)
-    return next((each.name for each in others if each.inspect(store, segment) is CopyState.COMPLETE), None)
+    return next((each.name for each in others if each.inspect(store, segment) is StoredState.COMPLETE), None)
 
 
 def read_by_brokers(

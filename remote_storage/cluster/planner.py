@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting, leaders_of
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, leaders_of
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.leader_epochs import outside_lineage
@@ -27,7 +27,7 @@ def plan_publication(
     *,
     stuck: Collection[TopicIdPartition] = (),
     complete_segments: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
-) -> list[PartitionPlan]:
+) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
     A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
@@ -36,12 +36,12 @@ def plan_publication(
     it copies that brokers know are taken to be, and nothing is planned but behind them.
     """
     topics = cluster.topics({partition.topic for partition in wanted})
-    settings: dict[str, Mapping[str, Setting]] = {}
+    settings: dict[str, Mapping[str, TopicConfig]] = {}
     starts = cluster.log_starts(leaders_of(topics, wanted))
     plans = []
     for partition, found in wanted.items():
         topic = topics.get(partition.topic)
-        plan = PartitionPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
+        plan = PublishPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
         try:
             check_identity(partition, topic)
             if plan.leader < 0:

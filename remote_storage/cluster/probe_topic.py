@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds
-from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS, MetadataTopic
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, DeliveryFailedError
-from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import REMOTE_STORAGE, RETENTION_MS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -81,14 +81,14 @@ class ProbeTopic:
         try:
             self.cluster.create_topic(topic, self._settings())
         except ClusterRefusedError as error:
-            return Evidence(_KIND, Outcome.SILENT, f"no probe topic can be made: {error.message}")
+            return Evidence(_KIND, EvidenceOutcome.SILENT, f"no probe topic can be made: {error.message}")
         except BaseException:  # its answer may be what was lost
             self._delete(topic)
             raise
         try:
             return self._look(topic)
         except (ClusterRefusedError, DeliveryFailedError) as error:
-            return Evidence(_KIND, Outcome.SILENT, f"the probe topic {topic} cannot be used: {error.message}")
+            return Evidence(_KIND, EvidenceOutcome.SILENT, f"the probe topic {topic} cannot be used: {error.message}")
         finally:
             self._delete(topic)
 
@@ -104,7 +104,7 @@ class ProbeTopic:
 
     def _is_probe(self, topic: Topic) -> bool:
         settings = self.cluster.settings(topic.name)
-        if list(topic.leaders) != [0] or settings.get(RETENTION_MS) != Setting(PROBE_RETENTION, is_own=True):
+        if list(topic.leaders) != [0] or settings.get(RETENTION_MS) != TopicConfig(PROBE_RETENTION, is_own=True):
             return False
         return self.cluster.log_offsets([(topic.name, 0)])[topic.name, 0][1] <= 2
 
@@ -123,12 +123,16 @@ class ProbeTopic:
         self.talk(f"waiting up to {seconds:.0f} s until the probe topic {name} is tiered")
         segment = self._tiered(partition, seconds)
         if segment is None:
-            return Evidence(_KIND, Outcome.SILENT, f"the probe topic {name} was not tiered within {seconds:.0f} s")
+            return Evidence(
+                _KIND, EvidenceOutcome.SILENT, f"the probe topic {name} was not tiered within {seconds:.0f} s"
+            )
         key = self.store.uri + self.layout.log_key(segment)
-        if self.layout.inspect(self.store, segment) is CopyState.COMPLETE:
-            return Evidence(_KIND, Outcome.HOLDS, f"the leader of the probe topic {name} tiered it there: {key}")
+        if self.layout.inspect(self.store, segment) is StoredState.COMPLETE:
+            return Evidence(
+                _KIND, EvidenceOutcome.HOLDS, f"the leader of the probe topic {name} tiered it there: {key}"
+            )
         told = f"the leader of the probe topic {name} tiered it, and its segment is not there: {key}"
-        return Evidence(_KIND, Outcome.CONTRADICTS, told)
+        return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, told)
 
     def _led(self, name: str) -> Topic:
         deadline = time.monotonic() + _LEADER_SECONDS

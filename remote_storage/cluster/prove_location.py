@@ -23,7 +23,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import (
     Evidence,
     EvidenceKind,
-    Outcome,
+    EvidenceOutcome,
     PlaceProof,
     decide,
 )
@@ -111,9 +111,9 @@ class ProvePlace:
     def _is_probe_needed(self, found: Sequence[Evidence]) -> bool:
         """Whether a probe can change what follows: not where a broker's settings say it all."""
         outcomes = {each.kind: each.outcome for each in found}
-        if outcomes[EvidenceKind.SERVER_PROPERTIES] is Outcome.CONTRADICTS:
+        if outcomes[EvidenceKind.SERVER_PROPERTIES] is EvidenceOutcome.CONTRADICTS:
             return False
-        return Outcome.HOLDS not in outcomes.values() or Outcome.CONTRADICTS in outcomes.values()
+        return EvidenceOutcome.HOLDS not in outcomes.values() or EvidenceOutcome.CONTRADICTS in outcomes.values()
 
     @cached_property
     def _segments(self) -> BrokerSegments:

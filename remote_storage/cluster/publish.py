@@ -19,7 +19,7 @@ from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,
@@ -63,7 +63,7 @@ class Published:
         proof: that brokers read this place; None where there is nothing to tell them.
     """
 
-    plans: Sequence[PartitionPlan]
+    plans: Sequence[PublishPlan]
     records: int = 0
     doubts: Sequence[TiersnapError] = ()
     proof: PlaceProof | None = None
@@ -103,7 +103,7 @@ class Publish:
         Raises:
             WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
         """
-        damaged = [PartitionPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
+        damaged = [PublishPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
         segments = by_partition(finished.segments)
         if not segments:
             return Published(damaged)
@@ -132,7 +132,7 @@ class Publish:
         same = [topic for topic in topics if (topic.name, topic.topic_id) in ids]
         return [TopicIdPartition(topic.name, topic.topic_id, number) for topic in same for number in topic.leaders]
 
-    def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PartitionPlan]:
+    def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PublishPlan]:
         whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
@@ -167,7 +167,7 @@ class Publish:
         )
 
 
-def _refuse_beside(unblocking: SavedConfigsStore, plan: PartitionPlan) -> PartitionPlan:
+def _refuse_beside(unblocking: SavedConfigsStore, plan: PublishPlan) -> PublishPlan:
     """Refuse what unblock is at: it switches a topic's copying off for a moment only."""
     partition = plan.partition
     if not unblocking.has_saved(partition.topic, partition.topic_id or ""):
@@ -181,7 +181,7 @@ def _refuse_beside(unblocking: SavedConfigsStore, plan: PartitionPlan) -> Partit
 
 
 def publish_plans(
-    metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PartitionPlan], broker_id: int | None
+    metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PublishPlan], broker_id: int | None
 ) -> int:
     """Publish what is planned and not refused, and read it back; returns the number of records.
 
@@ -202,7 +202,7 @@ def publish_plans(
     return count
 
 
-def exit_code_of(plans: Sequence[PartitionPlan]) -> ExitCode:
+def exit_code_of(plans: Sequence[PublishPlan]) -> ExitCode:
     """DATA_CORRUPT for damage, else PARTIAL where some were refused; where all were, what all refusals ask for.
 
     GATE_REFUSED where they ask for different things.

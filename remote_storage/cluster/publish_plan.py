@@ -40,7 +40,7 @@ TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedSegment:
+class SegmentToPublish:
     """One finished remote segment and what becomes of it; `error` says why it is held back, or read in part."""
 
     metadata: RemoteLogSegmentMetadata
@@ -49,7 +49,7 @@ class PlannedSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
+class PublishPlan:
     """What is published of a partition: all that is planned, or nothing where it is refused.
 
     Attributes:
@@ -57,7 +57,7 @@ class PartitionPlan:
     """
 
     partition: TopicIdPartition
-    segments: tuple[PlannedSegment, ...] = ()
+    segments: tuple[SegmentToPublish, ...] = ()
     leader: int = -1
     refusal: TiersnapError | None = field(default=None, compare=False)
 
@@ -119,7 +119,7 @@ def plan_segments(
     log_start_offset: int,
     why_outside: WhyOutside,
     complete_segments: WholeOf | None = None,
-) -> tuple[PlannedSegment, ...]:
+) -> tuple[SegmentToPublish, ...]:
     """Plan the finished segments of one partition, ascending, and behind them name what is lost.
 
     No record that is planned makes less readable (ReadableOffsets); a segment whose records would is held back alone,
@@ -139,27 +139,27 @@ def plan_segments(
     finished = _finished(known.values())
     gone = _gone(finished, segments, log_start_offset, complete_segments)
     if not gone and TO_BE_TOLD.isdisjoint(actions):
-        return tuple(map(PlannedSegment, segments, actions))
+        return tuple(map(SegmentToPublish, segments, actions))
     of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, log_start_offset)
     readable.refuse_other_place()
     planning = _Planning(readable, known, _end_of(of_this_log, log_start_offset))
-    planned: list[PlannedSegment] = []
+    planned: list[SegmentToPublish] = []
     outside: dict[int, str] = {}
     for number, (segment, action) in enumerate(zip(segments, actions, strict=True)):
-        becomes = PlannedSegment(segment, action)
+        becomes = SegmentToPublish(segment, action)
         if action in TO_BE_TOLD:
             if segment.end_offset < planning.next_offset and (complete_segments is None or readable.hold(segment)):
-                becomes = PlannedSegment(segment, PublishAction.COVERED)
+                becomes = SegmentToPublish(segment, PublishAction.COVERED)
             elif why := why_outside(segment):
-                becomes = PlannedSegment(segment, PublishAction.OTHER_LINEAGE)
+                becomes = SegmentToPublish(segment, PublishAction.OTHER_LINEAGE)
                 outside[number] = why
             else:
                 becomes = planning.tell(segment, action)
         planned.append(becomes)
     for number, why in outside.items():
         planned[number] = planning.leave_out(planned[number], why, is_held=complete_segments is None)
-    return (*map(planning.judge, planned), *(PlannedSegment(each, PublishAction.LOST) for each in readable.lost()))
+    return (*map(planning.judge, planned), *(SegmentToPublish(each, PublishAction.LOST) for each in readable.lost()))
 
 
 @dataclass
@@ -177,7 +177,7 @@ class _Planning:
     next_offset: int
     is_blocked: bool = False
 
-    def tell(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> PlannedSegment:
+    def tell(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
         """Plan a segment of this log, or hold it back.
 
         Raises:
@@ -194,9 +194,9 @@ class _Planning:
                 self.is_blocked |= is_behind
                 return _held_back(segment, why, is_behind=is_behind)
         self.next_offset = max(self.next_offset, segment.end_offset + 1)
-        return PlannedSegment(segment, action)
+        return SegmentToPublish(segment, action)
 
-    def judge(self, planned: PlannedSegment) -> PlannedSegment:
+    def judge(self, planned: SegmentToPublish) -> SegmentToPublish:
         """Add to a segment that is told of that brokers read only a part of it, if that is so."""
         if planned.action not in TO_BE_TOLD or self.readable.read(self._told(planned.metadata)):
             return planned
@@ -206,7 +206,7 @@ class _Planning:
         """The segment as brokers know it, or will: FINISH names its id alone."""
         return self.known.get(segment.id.segment_id, segment)
 
-    def leave_out(self, planned: PlannedSegment, why: str, *, is_held: bool) -> PlannedSegment:
+    def leave_out(self, planned: SegmentToPublish, why: str, *, is_held: bool) -> SegmentToPublish:
         """Leave out a segment of another log; held back if brokers do not read its offsets either (`is_held`: they do).
 
         Raises:
@@ -224,8 +224,8 @@ class _Planning:
         return _held_back(segment, why, is_behind=segment.end_offset >= self.next_offset)
 
 
-def _held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -> PlannedSegment:
-    return PlannedSegment(segment, PublishAction.HELD_BACK, held_back(segment, why, is_behind=is_behind))
+def _held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -> SegmentToPublish:
+    return SegmentToPublish(segment, PublishAction.HELD_BACK, held_back(segment, why, is_behind=is_behind))
 
 
 def first_offset_missing(

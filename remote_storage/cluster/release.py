@@ -19,7 +19,7 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _ROUNDS = 3
 
-Plans = Mapping[TopicPartition, PartitionPlan]
+Plans = Mapping[TopicPartition, PublishPlan]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ReleaseTopics:
                 for each in self._of(topic):
                     each.needs_restart(refused.message)
 
-    def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PartitionPlan]:
+    def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PublishPlan]:
         """What is to be published of them, by what the records say now."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)

@@ -8,7 +8,7 @@ from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.cluster.copy_progress import (
-    Progress,
+    CopyProgress,
     Watched,
     attempts,
     blind_attempts,
@@ -107,7 +107,7 @@ def find_stuck(
     doubtful = [each for each in candidates if has_unended(cache, each)]
     suspects = [suspect for each in doubtful if (suspect := suspected(cache, each, end_of(each))) is not None]
     failing = _failing(cluster, reader, candidates, suspects, talk)
-    not_looked = {each for each, progress in failing.items() if progress is Progress.FAILING}.union(resumed)
+    not_looked = {each for each, progress in failing.items() if progress is CopyProgress.FAILING}.union(resumed)
     found = []
     for each, leader in candidates.items():
         if each in failing or each in not_looked:
@@ -133,7 +133,7 @@ def _failing(
     leaders: Mapping[TopicIdPartition, int],
     suspects: Sequence[Watched],
     talk: Callable[[str], None],
-) -> dict[TopicIdPartition, Progress]:
+) -> dict[TopicIdPartition, CopyProgress]:
     """Those that are seen to fail, at what is in remote storage or at what comes next."""
     if not suspects:
         return {}
@@ -141,4 +141,4 @@ def _failing(
     seconds = quiet_seconds(cluster, [leaders[each.partition] for each in suspects], intervals=3)
     talk(f"waiting up to {seconds:.0f} s to see which copiers fail")
     found = watch(reader, suspects, seconds)
-    return {each: how for each, how in found.items() if how in (Progress.FAILING, Progress.STUCK_AHEAD)}
+    return {each: how for each, how in found.items() if how in (CopyProgress.FAILING, CopyProgress.STUCK_AHEAD)}

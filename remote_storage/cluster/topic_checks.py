@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tiersnap.remote_storage.cluster.client import Setting, Topic
+from tiersnap.remote_storage.cluster.client import Topic, TopicConfig
 from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,
@@ -25,31 +25,31 @@ from tiersnap.remote_storage.metadata.topic_configs import (
 from tiersnap.snapshot.units import count_of
 
 
-def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:
+def value_of(settings: Mapping[str, TopicConfig], name: str, default: str) -> str:
     """A setting's value; `default` where this version of Kafka does not have it."""
     setting = settings.get(name)
     return default if setting is None or setting.value is None else setting.value
 
 
-def is_copying_off(settings: Mapping[str, Setting]) -> bool:
+def is_copying_off(settings: Mapping[str, TopicConfig]) -> bool:
     """Whether the topic's copier is told to rest."""
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
-def is_copied(settings: Mapping[str, Setting]) -> bool:
+def is_copied(settings: Mapping[str, TopicConfig]) -> bool:
     """Whether brokers copy the topic's segments to remote storage by themselves."""
     is_tiered = value_of(settings, REMOTE_STORAGE, "false") == "true"
     is_compacted = "compact" in value_of(settings, "cleanup.policy", "delete")
     return is_tiered and not is_compacted and not is_copying_off(settings)
 
 
-def is_marked(settings: Mapping[str, Setting]) -> bool:
+def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
     """Whether the topic says that its settings are put aside."""
     retention = settings.get(RETENTION_MS)
     return retention is not None and retention.is_own and retention.value == MARK
 
 
-def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, Setting], by_us: Collection[str]) -> None:
+def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicConfig], by_us: Collection[str]) -> None:
     """Refuse to switch copying off and on where somebody else has switched it off, or the record of a run is gone.
 
     Args:
@@ -98,7 +98,7 @@ def check_identity(partition: TopicIdPartition, topic: Topic | None) -> None:
         )
 
 
-def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
+def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     """Refuse to publish where the broker would not read, or would delete, what is published.
 
     Raises:
@@ -127,7 +127,7 @@ def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
         )
 
 
-def check_copier_rests(topic: str, settings: Mapping[str, Setting]) -> None:
+def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     """Refuse to publish beside a copier.
 
     Raises:

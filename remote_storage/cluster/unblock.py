@@ -14,7 +14,7 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.prove_location import ProvePlace
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.release import ReleaseTopics
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
@@ -179,7 +179,7 @@ class Unblock:
         )
         release.ask_settings()
         plans = release.plan(self._freeings.values()) | {
-            (partition.topic, partition.partition): PartitionPlan(partition, refusal=error)
+            (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
             for partition, error in finished.damaged.items()
         }
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}

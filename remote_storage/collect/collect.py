@@ -12,7 +12,7 @@ from typing import Any
 
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
-from tiersnap.remote_storage.collect.plan import GRACE_MS, PartitionPlan, plan_partition
+from tiersnap.remote_storage.collect.plan import GRACE_MS, CollectPlan, plan_partition
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
@@ -42,7 +42,7 @@ class Collected:
     """
 
     folder: str
-    plan: PartitionPlan | None = None
+    plan: CollectPlan | None = None
     error: TiersnapError | None = None
 
 
@@ -132,7 +132,7 @@ class Collection:
             return done
         return done
 
-    def _plan(self, folder: str, before: Listing | None) -> PartitionPlan:
+    def _plan(self, folder: str, before: Listing | None) -> CollectPlan:
         path = f"{self.log_dir.path}/{folder}"
         partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
         logs = {segment.log.path for segment in partition.segments}
@@ -151,7 +151,7 @@ class Collection:
             now=self.now,
         )
 
-    def _ship(self, folder: str, plan: PartitionPlan, before: Read[Listing]) -> None:
+    def _ship(self, folder: str, plan: CollectPlan, before: Read[Listing]) -> None:
         for part in self._decoded(plan):
             for name, data in part.objects().items():
                 self.to.put_part(folder, name, data)
@@ -170,7 +170,7 @@ class Collection:
         self.to.put_listing(folder, replace(listing, superseded=left), before)
         self.to.delete_parts(folder, due)
 
-    def _decoded(self, plan: PartitionPlan) -> Iterator[DecodePart]:
+    def _decoded(self, plan: CollectPlan) -> Iterator[DecodePart]:
         """The segments that are to be shipped, decoded, neighbours together; the active one, which changes, alone."""
         part: DecodePart | None = None
         rows = {row["base_offset"]: row for row in plan.row["segments"]}

@@ -15,7 +15,7 @@ GRACE_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlan:
+class CollectPlan:
     """A partition to collect.
 
     Attributes:
@@ -81,7 +81,7 @@ def plan_partition(
     properties: MetaProperties | None,
     with_batches: bool,
     now: int,
-) -> PartitionPlan:
+) -> CollectPlan:
     """What is to be done about a partition.
 
     Args:
@@ -98,7 +98,7 @@ def plan_partition(
     stays = dict(_staying(row["segments"], known, with_batches))
     objects = {} if before is None else dict(_same_files(row["snapshots"], before.row["snapshots"]))
     bases = {segment.base_offset for segment in partition.segments}
-    return PartitionPlan(
+    return CollectPlan(
         partition=partition,
         row=row,
         before=before,

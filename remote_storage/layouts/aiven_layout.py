@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
+from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES
@@ -59,21 +59,21 @@ class AivenLayout:
         """See Layout."""
         return self.keys.segment_stem(metadata)
 
-    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is a manifest that is right about the other two."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
-            return CopyState.ABSENT
+            return StoredState.ABSENT
         log, indexes, manifest_key = self.object_keys(metadata)
         if not 0 < sizes.get(manifest_key, 0) <= MANIFEST_BYTES:
-            return CopyState.PARTIAL
+            return StoredState.PARTIAL
         try:
             manifest = self._manifest(store, metadata)
         except (CorruptDataError, ObjectNotFoundError):
-            return CopyState.PARTIAL
+            return StoredState.PARTIAL
         expected = (metadata.segment_size, manifest.log_size, manifest.indexes_size)
         found = (manifest.file_size, sizes.get(log), sizes.get(indexes))
-        return CopyState.COMPLETE if found == expected else CopyState.PARTIAL
+        return StoredState.COMPLETE if found == expected else StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """See Layout."""

@@ -21,7 +21,7 @@ class IndexType(StrEnum):
     TRANSACTION = "TRANSACTION"
 
 
-class CopyState(StrEnum):
+class StoredState(StrEnum):
     """What of one attempt is in the store."""
 
     ABSENT = "ABSENT"
@@ -65,7 +65,7 @@ class Layout(Protocol):
         """What the keys of all objects of the copy begin with, and no others do."""
         ...
 
-    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """What is in the store."""
         ...
 

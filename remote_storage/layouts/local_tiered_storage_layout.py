@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
+from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
@@ -62,20 +62,20 @@ class LocalTieredStorageLayout:
         """See Layout."""
         return self.keys.segment_stem(metadata, local=True)
 
-    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is all mandatory files and a log of the right size."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
-            return CopyState.ABSENT
+            return StoredState.ABSENT
         mandatory = set(self.object_keys(metadata)) - {self.keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}
         is_complete = mandatory <= sizes.keys() and sizes[self.log_key(metadata)] == metadata.segment_size
-        return CopyState.COMPLETE if is_complete else CopyState.PARTIAL
+        return StoredState.COMPLETE if is_complete else StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """See Layout."""
         try:
             return store.get(self.keys.segment(_KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
         except ObjectNotFoundError:
-            if index is IndexType.TRANSACTION and self.inspect(store, metadata) is CopyState.COMPLETE:
+            if index is IndexType.TRANSACTION and self.inspect(store, metadata) is StoredState.COMPLETE:
                 return None
             raise

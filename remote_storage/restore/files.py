@@ -9,7 +9,7 @@ from threading import Event
 
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
-from tiersnap.remote_storage.restore.segment_chain import Piece
+from tiersnap.remote_storage.restore.segment_chain import LogPiece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c_of_file
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _COPY_BYTES = 1 << 20
 
 
-def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:
+def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:
     """Write a piece's segment file as `name`: whole or not at all, whatever kills the process.
 
     Raises:
@@ -39,7 +39,7 @@ def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, 
     _log.debug("fetched %s of segment %s", folder.path / name, piece.copy.segment_id)
 
 
-def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
+def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
     """Copy the batches of [start offset, end offset)."""
     copy = piece.copy
     of = copy.metadata.id.topic_id_partition
@@ -87,7 +87,7 @@ def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
             left -= len(data)
 
 
-def same_content(store: ObjectStore, piece: Piece, path: Path, scratch: Path) -> bool:
+def same_content(store: ObjectStore, piece: LogPiece, path: Path, scratch: Path) -> bool:
     """Whether `path` is what `fetch_piece` would write; `scratch` is an existing folder to write to."""
     key = piece.copy.layout.log_key(piece.copy.metadata)
     if piece.is_whole:

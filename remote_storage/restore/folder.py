@@ -27,7 +27,7 @@ from tiersnap.remote_storage.inventory.remote_segment import read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.files import fetch_piece, same_content
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
-from tiersnap.remote_storage.restore.segment_chain import Chain, Piece
+from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
@@ -83,7 +83,7 @@ class FolderPlan:
 
 
 class _Files(Protocol):
-    def fetch(self, piece: Piece) -> None: ...
+    def fetch(self, piece: LogPiece) -> None: ...
 
     def put(self, name: str, data: bytes | None) -> None: ...
 
@@ -208,7 +208,7 @@ class _NewFiles:
     def __init__(self, store: ObjectStore, plan: FolderPlan, folder: OwnFolder) -> None:
         self._store, self._folder = store, folder
         self._ahead = iter(plan.chain.pieces)
-        self._under_way: deque[tuple[Piece, Future[None]]] = deque()
+        self._under_way: deque[tuple[LogPiece, Future[None]]] = deque()
         self._stop = Event()
         self._pool = ThreadPoolExecutor(_FETCHES_AT_ONCE)
         self.names: set[str] = set()
@@ -220,7 +220,7 @@ class _NewFiles:
         self._stop.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def fetch(self, piece: Piece) -> None:
+    def fetch(self, piece: LogPiece) -> None:
         """Have the piece's log; called for each piece of the plan in turn."""
         for ahead in self._ahead:
             self._under_way.append((ahead, self._pool.submit(self._fetch, ahead)))
@@ -231,7 +231,7 @@ class _NewFiles:
         future.result()
         self.names.add(_log_name(piece))
 
-    def _fetch(self, piece: Piece) -> None:
+    def _fetch(self, piece: LogPiece) -> None:
         name = _log_name(piece)
         size = self._folder.size(name)
         # A damaged one is found when it is checked, and is then fetched anew by the next attempt.
@@ -250,7 +250,7 @@ class _NewFiles:
             file.write(data)
 
 
-def _log_name(piece: Piece) -> str:
+def _log_name(piece: LogPiece) -> str:
     return f"{piece.start_offset:020d}.log"
 
 
@@ -262,7 +262,7 @@ class _SameFiles:
         self._scratch.mkdir()
         self._names: set[str] = set()
 
-    def fetch(self, piece: Piece) -> None:
+    def fetch(self, piece: LogPiece) -> None:
         """Compare the piece's log."""
         path = self._folder / _log_name(piece)
         self._names.add(path.name)

@@ -34,7 +34,7 @@ from tiersnap.remote_storage.restore.published import (
     taking_all,
 )
 from tiersnap.remote_storage.restore.request import RestoreRequest
-from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, plan_chain
+from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
 from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -158,7 +158,7 @@ def _chain(
         raise _unpublished(remote, pieces, is_asked=published is not None) from error
 
 
-def _unpublished(remote: RemoteInventory, pieces: Iterable[Piece], *, is_asked: bool) -> UnpublishedError:
+def _unpublished(remote: RemoteInventory, pieces: Iterable[LogPiece], *, is_asked: bool) -> UnpublishedError:
     ids = {copy.segment_id for copy in remote.unpublished}
     needed = [piece.copy for piece in pieces if piece.copy.segment_id in ids]
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)

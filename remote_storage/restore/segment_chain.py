@@ -30,7 +30,7 @@ _MOST_GAPS_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """Offsets [start_offset, end_offset) of a copy, which become one local segment."""
 
     copy: RemoteSegment
@@ -65,7 +65,7 @@ class Chain:
             or None. Retention deletes such segments.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LogPiece, ...]
     log_start_offset: int
     leader_epochs: LeaderEpochs
     left_out: tuple[LeftOut, ...]
@@ -135,7 +135,7 @@ def plan_chain(
             gaps.append((at, min(interval.start_offset for interval in following)))
             at = gaps[-1][1]
         chosen = max((each for each in following if each.start_offset <= at), key=lambda each: _preference(each, at))
-        pieces.append(Piece(chosen.copy, at, chosen.end_offset))
+        pieces.append(LogPiece(chosen.copy, at, chosen.end_offset))
     if gaps:
         raise _gap_error(of, gaps, unusable)
     _check_tail(of, pieces[-1].end_offset, unusable, until)
@@ -148,7 +148,7 @@ def plan_chain(
     )
 
 
-def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[Piece]:
+def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[LogPiece]:
     """The offsets of a copy that belong to the lineage, as one piece a stretch.
 
     Epochs that begin inside the copy say that the log start had moved there: what lies before is in the copy all the
@@ -156,14 +156,14 @@ def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[Piece]:
     """
     epochs = copy.metadata.segment_leader_epochs
     intervals = agreed_intervals(epochs, copy.end_offset, lineage)
-    return [Piece(copy, copy.start_offset if start == epochs[0][1] else start, end) for start, end in intervals]
+    return [LogPiece(copy, copy.start_offset if start == epochs[0][1] else start, end) for start, end in intervals]
 
 
-def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:
+def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
     if until is None:
         return list(intervals)
     return [
-        Piece(each.copy, each.start_offset, min(each.end_offset, until))
+        LogPiece(each.copy, each.start_offset, min(each.end_offset, until))
         for each in intervals
         if each.start_offset < until
     ]
@@ -207,12 +207,12 @@ def _named(attempts: Sequence[IncompleteSegment]) -> str:
     )
 
 
-def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:
+def _preference(interval: LogPiece, at: int) -> tuple[bool, bool, int, int, str]:
     begins_there = interval.start_offset == at
     return begins_there, interval.is_whole, interval.end_offset, *interval.copy.attempt
 
 
-def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpochs:
+def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
     """The lineage within the pieces, and below its beginning what the pieces themselves say."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
     entries: list[tuple[int, int]] = []
@@ -228,8 +228,8 @@ def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpoc
 
 def _left_out(
     copies: Sequence[RemoteSegment],
-    intervals: Sequence[Piece],
-    pieces: Sequence[Piece],
+    intervals: Sequence[LogPiece],
+    pieces: Sequence[LogPiece],
     unusable: Iterable[IncompleteSegment],
     until: int | None,
 ) -> Iterable[LeftOut]:

@@ -126,7 +126,7 @@ def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartiti
         pass
 
 
-class Outcome(NamedTuple):
+class ExpireOutcome(NamedTuple):
     """What became of a partition.
 
     Attributes:
@@ -141,7 +141,7 @@ class Outcome(NamedTuple):
     swept: Swept = Swept()
 
 
-def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Outcome:
+def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> ExpireOutcome:
     """Delete what a plan says, as far as it can be done."""
     deleted: list[Deleted] = []
     swept = Swept()
@@ -153,11 +153,11 @@ def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Outcome
             found = list_remote_partition(store, keys, plan.partition, local=local)
             swept += sweep_partition(store, keys, found, plan.expired)
     except TiersnapError as error:
-        return Outcome(plan, deleted, error, swept)
-    return Outcome(plan, deleted, swept=swept)
+        return ExpireOutcome(plan, deleted, error, swept)
+    return ExpireOutcome(plan, deleted, swept=swept)
 
 
-def exit_code_of(done: Sequence[Outcome]) -> ExitCode:
+def exit_code_of(done: Sequence[ExpireOutcome]) -> ExitCode:
     """PARTIAL for what could not be deleted; where all that was asked for is refused GATE_REFUSED; locks are no error.
 
     What is left to brokers is as it should be.
@@ -175,7 +175,7 @@ def exit_code_of(done: Sequence[Outcome]) -> ExitCode:
     return ExitCode.PARTIAL if ExpireAction.DELETE in actions else ExitCode.GATE_REFUSED
 
 
-def errors_of(done: Sequence[Outcome]) -> list[TiersnapError]:
+def errors_of(done: Sequence[ExpireOutcome]) -> list[TiersnapError]:
     """What was refused, what ended a partition, and what could not be deleted."""
     refused = [
         GateError(f"{each.plan.partition}: {each.plan.reason}", hint=each.plan.hint)
@@ -187,7 +187,7 @@ def errors_of(done: Sequence[Outcome]) -> list[TiersnapError]:
     return [*refused, *ended, *left]
 
 
-def _left(done: Sequence[Outcome]) -> Iterator[DeleteFailure]:
+def _left(done: Sequence[ExpireOutcome]) -> Iterator[DeleteFailure]:
     """What could not be deleted."""
     for each in done:
         yield from (failed for deleted in each.deleted for failed in deleted.failures)

@@ -30,7 +30,7 @@ _RACES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseHolder:
     """Who holds a lease; `ended` is one that gave it back. Each renewal is another object, with a time of its own."""
 
     run_id: str
@@ -52,7 +52,7 @@ class Holder:
         )
 
     @classmethod
-    def decode(cls, data: bytes, *, name: str) -> Holder:
+    def decode(cls, data: bytes, *, name: str) -> LeaseHolder:
         """The inverse of `encode`.
 
         Raises:
@@ -74,7 +74,7 @@ class _StoredLease(StoredObject, frozen=True, kw_only=True):
     ended: bool
 
 
-def held_by_another(name: str, held: Holder, heard_at: int, otherwise: str) -> TransientError:
+def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str) -> TransientError:
     """What whoever has to wait is told.
 
     Args:
@@ -104,7 +104,7 @@ class Lease:
             CorruptDataError: what is there is no lease.
         """
         self._store, self.key = store, key
-        self._holder = Holder(run_id, this_process())
+        self._holder = LeaseHolder(run_id, this_process())
         self._turn = threading.Lock()  # one thread renews, another checks
         self._etag = self._take(stale_after_ms)
 
@@ -118,7 +118,7 @@ class Lease:
                 found = self._store.read(self.key, limit=_MAX_BYTES)
             except ObjectNotFoundError:
                 continue
-            held = Holder.decode(found.data, name=self._store.uri + self.key)
+            held = LeaseHolder.decode(found.data, name=self._store.uri + self.key)
             if not held.ended and found.age <= stale_after_ms and not is_gone(held.process):
                 raise held_by_another(
                     self._store.uri + self.key,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
@@ -123,7 +123,7 @@ def copy_segment(
     return CopyResult(tuple(copied), log.indexes.rebuilt)
 
 
-def inspect_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> CopyState:
+def inspect_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> StoredState:
     """What of an attempt is in the store: after a crash, before anything is finished or cleaned."""
     return layout.inspect(store, metadata)
 

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord
-from tiersnap.remote_storage.stored.lease import Holder
+from tiersnap.remote_storage.stored.lease import LeaseHolder
 from tiersnap.remote_storage.stored.process import Process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest, SnapshotRecord
@@ -138,7 +138,9 @@ def parsers() -> list[Parser]:
             lambda data: ExpireRecord.decode(data, name="expire.json"),
         ),
         Parser(
-            "lease", [Holder("run-1", Process("a", 1, "2")).encode()], lambda data: Holder.decode(data, name="lease")
+            "lease",
+            [LeaseHolder("run-1", Process("a", 1, "2")).encode()],
+            lambda data: LeaseHolder.decode(data, name="lease"),
         ),
         Parser("cluster record", [b'{"version":1,"clusterId":"%s"}' % ID.encode()], checked.cluster_record),
         Parser(

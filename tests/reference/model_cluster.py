@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
 from tiersnap.remote_storage.metadata.metadata_records import (
@@ -139,12 +139,12 @@ class ModelCluster(Cluster):
         there = {name: self.there[name] for name in sorted(set(names)) if name in self.there}
         return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
 
-    def settings(self, topic: str) -> dict[str, Setting]:
+    def settings(self, topic: str) -> dict[str, TopicConfig]:
         own = self.there[topic].own
-        return {name: Setting(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+        return {name: TopicConfig(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
 
-    def broker_settings(self, broker: int) -> dict[str, Setting]:
-        return {"remote.log.manager.task.interval.ms": Setting("1000", False)}
+    def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
+        return {"remote.log.manager.task.interval.ms": TopicConfig("1000", False)}
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         own = self.there[topic].own

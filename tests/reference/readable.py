@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.reference.random_publications import EPOCHS, OFFSETS, Publication, Record
 from tests.reference.remote_index import RemoteIndex
 from tests.reference.remote_segments import PARTITION
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PlannedSegment, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import TiersnapError
 
@@ -20,7 +20,7 @@ Cell = tuple[int, int]
 class Planned:
     """What becomes of a publication; no records if it is refused."""
 
-    segments: Sequence[PlannedSegment] = ()
+    segments: Sequence[SegmentToPublish] = ()
     records: Sequence[Record] = ()
     refusal: TiersnapError | None = None
 
@@ -41,7 +41,7 @@ def planned(case: Publication) -> Planned:
         )
     except TiersnapError as refusal:
         return Planned(refusal=refusal)
-    plan = PartitionPlan(PARTITION, segments, leader=1)
+    plan = PublishPlan(PARTITION, segments, leader=1)
     return Planned(segments, list(plan.records(broker_id=None, now=9)))
 
 

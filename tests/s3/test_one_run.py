@@ -9,7 +9,7 @@ import pytest
 from tests.s3.conftest import settings_for
 from tiersnap.jobs.pipeline.one_run import LEASE_KEY, only_run
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.stored.lease import Holder
+from tiersnap.remote_storage.stored.lease import LeaseHolder
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.snapshot.errors import TransientError
 
@@ -22,7 +22,7 @@ def test_a_second_run_on_the_warehouse_waits_until_the_first_is_over(endpoint: s
         time.sleep(0.5)
         check()
         store = open_store(warehouse, s3)
-        assert Holder.decode(store.get(LEASE_KEY), name=LEASE_KEY).renewals > 1
+        assert LeaseHolder.decode(store.get(LEASE_KEY), name=LEASE_KEY).renewals > 1
         with pytest.raises(TransientError, match="run first on"), only_run(warehouse, "second", s3):
             pass
         check()

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.errors import CorruptSegmentError
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
+from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -62,7 +62,7 @@ def test_after_a_crash_the_next_run_leaves_one_complete_copy(s3_store, tmp_path,
     first = attempt(segment)
     with pytest.raises(Crash):
         copy_segment(FlakyStore(s3_store, {step: fault}), LAYOUT, segment, first)
-    if inspect_copy(s3_store, LAYOUT, first) is not CopyState.COMPLETE:
+    if inspect_copy(s3_store, LAYOUT, first) is not StoredState.COMPLETE:
         assert delete_copy(s3_store, LAYOUT, first) == ()
         assert keys_in(s3_store) == []
         copy_segment(s3_store, LAYOUT, segment, attempt(segment))
@@ -161,7 +161,7 @@ def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(
     assert stalled.hits
     proxy.rules.clear()
     # Nothing is visible, but the parts that arrived are there and cost money.
-    assert inspect_copy(store, LAYOUT, copy) is CopyState.ABSENT
+    assert inspect_copy(store, LAYOUT, copy) is StoredState.ABSENT
     left = list(store.unfinished_uploads(LAYOUT.keys.segment_stem(copy)))
     assert [upload.key for upload in left] == [LAYOUT.log_key(copy)]
     store.abort_upload(left[0])

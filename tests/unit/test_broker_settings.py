@@ -10,7 +10,7 @@ import pytest
 
 from tests.reference.broker_process import started_broker
 from tiersnap.remote_storage.cluster.broker_hosts import StoragePlace, brokers_here, place_of_store, settings_evidence
-from tiersnap.remote_storage.cluster.location_proof import Outcome
+from tiersnap.remote_storage.cluster.location_proof import EvidenceOutcome
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -49,7 +49,7 @@ def properties(tmp_path: Path, tier: Path) -> Path:
     return path
 
 
-def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[Outcome, str]:
+def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[EvidenceOutcome, str]:
     found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), DirectoryStore(place), layout)
     return found.outcome, found.says
 
@@ -57,7 +57,7 @@ def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[Outcome,
 def test_settings_evidence_holds_for_the_place_of_the_running_broker(log_dir, tier, properties):
     with started_broker(log_dir, properties) as pid:
         outcome, says = evidence(log_dir, tier)
-    assert outcome is Outcome.HOLDS
+    assert outcome is EvidenceOutcome.HOLDS
     assert str(properties) in says and f"(process {pid})" in says and f"{tier}/ ({LAYOUT})" in says
 
 
@@ -66,7 +66,7 @@ def test_settings_evidence_names_both_places_when_they_differ(layout, log_dir, t
     place = tier if layout == "aiven" else tmp_path
     with started_broker(log_dir, properties):
         outcome, says = evidence(log_dir, place, layout)
-    assert outcome is Outcome.CONTRADICTS
+    assert outcome is EvidenceOutcome.CONTRADICTS
     assert f"names {tier}/ ({LAYOUT}), and this is {place}/ ({layout})" in says
 
 
@@ -83,9 +83,9 @@ def test_settings_evidence_takes_overrides_links_and_relative_paths(log_dir, tie
         (f"{tmp_path}/absolute/server.properties", "rsm.config.dir=conf/../mounted"),
     ):
         with started_broker(log_dir, name, "--override", override, directory=tmp_path):
-            assert evidence(log_dir, tier)[0] is Outcome.HOLDS, name
+            assert evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS, name
         with started_broker(log_dir, name, f"--override={override}", directory=tmp_path):
-            assert evidence(log_dir, tier)[0] is Outcome.HOLDS, name
+            assert evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS, name
 
 
 def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, tier, properties):
@@ -93,15 +93,15 @@ def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, ti
         later = broker_settings(pid).values
         assert later["rsm.config.dir"] == str(tier)
         # A file is made now; what is compared is the time of its last change, which nobody can set.
-        while evidence(log_dir, tier)[0] is Outcome.HOLDS:
+        while evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS:
             properties.write_text(properties.read_text())
         outcome, says = evidence(log_dir, tier)
     why = f"{properties} was changed after the broker had started"
-    assert (outcome, says) == (Outcome.SILENT, f"the settings of the broker at {log_dir} cannot be read: {why}")
+    assert (outcome, says) == (EvidenceOutcome.SILENT, f"the settings of the broker at {log_dir} cannot be read: {why}")
 
 
 def test_settings_evidence_is_silent_without_a_broker_of_the_cluster(log_dir, tier, properties):
-    nobody = (Outcome.SILENT, "no broker of the cluster runs on this host")
+    nobody = (EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
     assert evidence(log_dir, tier) == nobody
     with started_broker(log_dir, properties):
         (log_dir / "meta.properties").write_text("cluster.id=another-cluster-AAAAAA\n")
@@ -118,7 +118,7 @@ def test_settings_evidence_says_why_the_settings_do_not_tell(log_dir, tier, tmp_
         path.write_text(text)
         with started_broker(log_dir, path):
             outcome, says = evidence(log_dir, tier)
-        assert outcome is Outcome.SILENT
+        assert outcome is EvidenceOutcome.SILENT
         assert why in says
     with started_broker(log_dir):
         assert "names no server.properties" in evidence(log_dir, tier)[1]

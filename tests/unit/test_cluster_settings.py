@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tiersnap.jobs.option_types import read_properties
-from tiersnap.remote_storage.cluster.client import Setting
+from tiersnap.remote_storage.cluster.client import TopicConfig
 from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.disable_copying import (
     as_options,
@@ -38,8 +38,8 @@ from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
 pytestmark = pytest.mark.unit
 
 
-def setting(value: str | None, *, is_own: bool = True) -> Setting:
-    return Setting(value, is_own)
+def setting(value: str | None, *, is_own: bool = True) -> TopicConfig:
+    return TopicConfig(value, is_own)
 
 
 COPYING = "remote.log.copy.disable"
@@ -339,7 +339,7 @@ TIERED = {"remote.storage.enable": setting("true")}
         ({"remote.storage.enable": setting("false")}, False),
     ],
 )
-def test_is_copied_where_brokers_copy_by_themselves(settings: dict[str, Setting], expected: bool) -> None:
+def test_is_copied_where_brokers_copy_by_themselves(settings: dict[str, TopicConfig], expected: bool) -> None:
     assert is_copied(settings) is expected
 
 

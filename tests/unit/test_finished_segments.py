@@ -15,7 +15,7 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
 from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.cluster.publish import exit_code_of
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -89,9 +89,9 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
     assert (partition, error.exit_code) == (PARTITION, ExitCode.DATA_CORRUPT)
     assert "not a record of tiersnap expire" in error.message
     assert "move this object away" in error.hint
-    refused = PartitionPlan(partition, refusal=error)
+    refused = PublishPlan(partition, refusal=error)
     assert exit_code_of([refused]) is ExitCode.DATA_CORRUPT
-    assert exit_code_of([refused, PartitionPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
+    assert exit_code_of([refused, PublishPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
 
 
 def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store, layout, folder):

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.lease import Holder, Lease
+from tiersnap.remote_storage.stored.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import Listing
@@ -50,7 +50,7 @@ def named_cluster(data: bytes, folder: Path) -> str | None:
 
 READ: dict[str, Callable[[bytes, Path], object]] = {
     "claim.json": lambda data, _: Claim.decode(SEGMENT, data, name="it"),
-    "lease.json": lambda data, _: Holder.decode(data, name="it"),
+    "lease.json": lambda data, _: LeaseHolder.decode(data, name="it"),
     "cluster.json": named_cluster,
     "manifest-run-1.json": lambda data, _: SnapshotManifest.decode(data, name="it"),
     "collected.json": lambda data, _: Marker.decode(data, name="it"),
@@ -69,7 +69,7 @@ def test_what_an_earlier_version_stored_says_what_it_said(version: Path, tmp_pat
         "s3://bucket/tables",
         17,
     )
-    assert isinstance(lease, Holder)
+    assert isinstance(lease, LeaseHolder)
     assert (lease.run_id, lease.process.host, lease.renewals, lease.ended) == ("run-1", "broker-1", 3, False)
     assert cluster_id == ID
     assert isinstance(manifest, SnapshotManifest)

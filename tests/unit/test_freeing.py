@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.readiness_tables import TOPIC_ID
-from tiersnap.remote_storage.cluster.copy_progress import Progress
+from tiersnap.remote_storage.cluster.copy_progress import CopyProgress
 from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PlannedSegment, PublishAction
+from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, SegmentToPublish
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.errors import HiddenOffsetsError
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -40,9 +40,9 @@ def plan(*segments: tuple[str, int, int, PublishAction], refusal: TiersnapError 
         of = RemoteLogSegmentId(PARTITION.topic, PARTITION.topic_id, PARTITION.partition, name)
         finished = SegmentState.COPY_SEGMENT_FINISHED
         planned.append(
-            PlannedSegment(RemoteLogSegmentMetadata(of, start, end, 1, 0, 0, ((0, start),), 9, finished), action)
+            SegmentToPublish(RemoteLogSegmentMetadata(of, start, end, 1, 0, 0, ((0, start),), 9, finished), action)
         )
-    return PartitionPlan(PARTITION, tuple(planned), 1, refusal)
+    return PublishPlan(PARTITION, tuple(planned), 1, refusal)
 
 
 def row(base_offset: int, verdict: Verdict) -> Readiness:
@@ -164,10 +164,10 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
 @pytest.mark.parametrize(
     ("progress", "end", "said"),
     [
-        (Progress.MOVED_ON, End.FREED, "the copier goes on"),
-        (Progress.QUIET, End.FREED, "nothing is left to copy"),
-        (Progress.STUCK_AHEAD, End.STUCK_AHEAD, "fails at offset 200"),
-        (Progress.FAILING, End.PLANNED, ""),
+        (CopyProgress.MOVED_ON, End.FREED, "the copier goes on"),
+        (CopyProgress.QUIET, End.FREED, "nothing is left to copy"),
+        (CopyProgress.STUCK_AHEAD, End.STUCK_AHEAD, "fails at offset 200"),
+        (CopyProgress.FAILING, End.PLANNED, ""),
     ],
 )
 def test_how_it_ended_is_what_the_copier_does_next(progress, end, said):

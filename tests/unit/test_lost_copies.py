@@ -9,9 +9,9 @@ import pytest
 from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import (
-    PartitionPlan,
-    PlannedSegment,
     PublishAction,
+    PublishPlan,
+    SegmentToPublish,
     plan_segments,
 )
 from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
@@ -40,7 +40,7 @@ def plan(
     lost: Collection[RemoteLogSegmentMetadata] = (),
     since: Collection[RemoteLogSegmentMetadata] = (),
     log_start: int = 0,
-) -> list[PlannedSegment]:
+) -> list[SegmentToPublish]:
     """What becomes of what was listed: `ours`, and the known ones but what is `lost` or came `since`."""
     listed = sorted(
         [*ours, *(each for each in known if each not in [*lost, *since])], key=lambda each: each.start_offset
@@ -58,7 +58,7 @@ def plan(
     )
 
 
-def actions(planned: Sequence[PlannedSegment]) -> list[PublishAction]:
+def actions(planned: Sequence[SegmentToPublish]) -> list[PublishAction]:
     return [each.action for each in planned]
 
 
@@ -107,7 +107,7 @@ def test_copy_that_does_not_fit_is_held_back_alone(ours, why):
     behind = segment(300, 399)
     planned = plan([ours, behind], [A, B, C], lost=[B])
     assert sorted(actions(planned)) == [HELD_BACK, KNOWN, KNOWN, LOST, PUBLISH]
-    lost, held = PartitionPlan(PARTITION, tuple(planned), leader=1).errors
+    lost, held = PublishPlan(PARTITION, tuple(planned), leader=1).errors
     assert B.id.segment_id in lost.message
     assert (type(held), held.exit_code) == (LostCopyError, ExitCode.DATA_CORRUPT)
     assert f"segment {ours.id.segment_id} is held back: {why}" in held.message
@@ -135,7 +135,7 @@ def test_segment_that_would_hide_the_end_of_another_is_held_back():
     lost, complete = segment(0, 599, lineage), segment(100, 999, lineage)
     planned = plan([segment(0, 599, lineage)], [lost, complete], lost=[lost])
     assert actions(planned) == [HELD_BACK, KNOWN, LOST]
-    _, held = PartitionPlan(PARTITION, tuple(planned)).errors
+    _, held = PublishPlan(PARTITION, tuple(planned)).errors
     assert "it would hide offsets 600 to 999 of leader epoch 1, which brokers find now" in held.message
 
 
@@ -152,7 +152,7 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
         complete_segments=set,
     )
     assert actions(planned) == [PUBLISH, HELD_BACK, HELD_BACK]
-    (held,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    (held,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
     assert "it would hide offsets 100 to 149 of leader epoch 0" in held.message
     assert "remote.log.copy.disable=false" in held.hint
@@ -207,7 +207,7 @@ def test_copy_is_said_to_be_read_in_part_where_another_hides_the_rest():
     ours = segment(100, 199)
     planned = plan([ours], [A, B, segment(150, 160), C], lost=[B])
     assert actions(planned) == [KNOWN, PUBLISH, KNOWN, KNOWN]
-    (error,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    (error,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert isinstance(error, LostCopyError)
     assert f"offsets 100 to 199: segment {ours.id.segment_id} is read in part" in error.message
 
@@ -222,7 +222,7 @@ def test_a_lost_copy_that_is_all_that_brokers_know_has_its_place_taken_by_none()
 def test_of_many_lost_copies_the_first_are_named_and_the_rest_counted(count, said):
     lost = [segment(100 * at, 100 * at + 99) for at in range(count)]
     planned = plan([], [*lost, segment(1000, 1099)], lost=lost)
-    (error,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    (error,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert f"{lost[4].start_offset}-{lost[4].id.segment_id}{said}" in error.message
 
 
@@ -244,13 +244,13 @@ def test_a_lost_copy_is_named_though_none_of_ours_is_near_and_the_rest_is_publis
     ours = segment(300, 399)
     planned = plan([ours], [A, B, C], lost=[lost])
     assert actions(planned) == [KNOWN, KNOWN, PUBLISH, LOST]
-    told = PartitionPlan(lost.id.topic_id_partition, tuple(planned), leader=1)
+    told = PublishPlan(lost.id.topic_id_partition, tuple(planned), leader=1)
     assert [record.id for record in list(told.records(broker_id=None, now=7))[1:]] == [ours.id]
     (error,) = told.errors
     assert isinstance(error, LostCopyError)
     assert lost.id.segment_id in error.message
     assert "local.retention.ms" in error.hint
-    assert exit_code_of([told]) is exit_code_of([told, PartitionPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
+    assert exit_code_of([told]) is exit_code_of([told, PublishPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
 
 
 def test_what_is_lost_in_part_below_the_log_start_is_named_and_what_is_wholly_is_not():
@@ -322,7 +322,7 @@ def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     options = {"log_start_offset": 0, "why_outside": lambda each: "another log" if each == ours else ""}
     planned = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=lambda _: set())
     assert actions(planned) == [KNOWN, HELD_BACK, KNOWN, LOST]
-    assert "is held back: another log" in PartitionPlan(PARTITION, planned).errors[1].message
+    assert "is held back: another log" in PublishPlan(PARTITION, planned).errors[1].message
     (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=set)
     assert planned.action is COVERED
 
@@ -345,9 +345,9 @@ REFUSED, FIRST, SECOND = (TiersnapError(name) for name in ("refused", "first", "
 def test_a_partition_says_its_first_error_and_is_blocked_by_it_where_nothing_else_is_published(
     plan_of, errors, blocked_by, is_done, is_open
 ):
-    segments = tuple(PlannedSegment(A, action, error) for action, error in plan_of)
-    told = PartitionPlan(PARTITION, segments)
+    segments = tuple(SegmentToPublish(A, action, error) for action, error in plan_of)
+    told = PublishPlan(PARTITION, segments)
     assert (told.errors, told.blocked_by, told.is_done, told.is_open) == (errors, blocked_by, is_done, is_open)
-    refused = PartitionPlan(PARTITION, segments, refusal=REFUSED)
+    refused = PublishPlan(PARTITION, segments, refusal=REFUSED)
     assert (refused.errors, refused.blocked_by) == ([REFUSED, *errors], REFUSED)
     assert (refused.is_done, refused.is_open, list(refused.records(broker_id=1, now=7))) == (is_done, False, [])

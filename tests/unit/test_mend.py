@@ -21,7 +21,7 @@ from tiersnap.remote_storage.cluster.put_back import PutBack
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -110,7 +110,7 @@ def test_mend_makes_the_objects_that_an_upload_there_would_have_made(lies_as, la
 
     assert [each.outcome for each in done] == [MendOutcome.MENDED] * 3, [each.error for each in done]
     finished = [replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for each in segments]
-    assert [layout.inspect(right, each) for each in finished] == [CopyState.COMPLETE] * 3
+    assert [layout.inspect(right, each) for each in finished] == [StoredState.COMPLETE] * 3
     assert contents(right) == contents(wrong) == expected(folder)
     assert brokers.missing(right, layout).segments == ()
     assert objects(wrong) == before

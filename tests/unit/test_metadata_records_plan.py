@@ -8,14 +8,14 @@ import pytest
 
 from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
 from tiersnap.remote_storage.cluster.copy_progress import (
-    Progress,
+    CopyProgress,
     Watched,
     attempts,
     blind_attempts,
     progress_of,
     suspected,
 )
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -111,13 +111,13 @@ def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_th
 def test_records_come_in_the_order_in_which_brokers_must_see_them():
     known = cache_of(replace(A, state=STARTED))
     planned = plan_segments(PARTITION, [A, B], known, log_start_offset=0, why_outside=lambda _: "")
-    records = list(PartitionPlan(PARTITION, planned, leader=5).records(broker_id=None, now=11))
+    records = list(PublishPlan(PARTITION, planned, leader=5).records(broker_id=None, now=11))
     assert records == [
         SegmentUpdate(A.id, 5, 11, FINISHED),
         SegmentRecord(replace(B, state=STARTED, broker_id=5, event_timestamp=11)),
         SegmentUpdate(B.id, 5, 11, FINISHED),
     ]
-    refused = PartitionPlan(PARTITION, planned, leader=5, refusal=SegmentHoleError("no"))
+    refused = PublishPlan(PARTITION, planned, leader=5, refusal=SegmentHoleError("no"))
     assert list(refused.records(broker_id=9, now=11)) == []
 
 
@@ -171,7 +171,7 @@ def test_uploads_that_timed_out_beside_one_that_is_under_way_are_no_stuck_copier
     apply(cache, (under_way, FINISHED), (segment(200, 299), STARTED))
     assert progress_of(cache, watched) is None
     apply(cache, (segment(200, 299), STARTED))
-    assert progress_of(cache, watched) is Progress.STUCK_AHEAD, "it is seen to begin again what it began"
+    assert progress_of(cache, watched) is CopyProgress.STUCK_AHEAD, "it is seen to begin again what it began"
 
 
 def test_a_copier_is_failing_moving_on_or_stuck_ahead():
@@ -182,8 +182,8 @@ def test_a_copier_is_failing_moving_on_or_stuck_ahead():
     apply(cache, (first, STARTED))
     assert progress_of(cache, watched) is None, "under way"
     apply(cache, (second, STARTED))
-    assert progress_of(cache, watched) is Progress.STUCK_AHEAD
+    assert progress_of(cache, watched) is CopyProgress.STUCK_AHEAD
     apply(cache, (second, FINISHED))
-    assert progress_of(cache, watched) is Progress.MOVED_ON
+    assert progress_of(cache, watched) is CopyProgress.MOVED_ON
     apply(cache, (segment(0, 99), STARTED))
-    assert progress_of(cache, watched) is Progress.FAILING
+    assert progress_of(cache, watched) is CopyProgress.FAILING

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.cluster.broker_segments import MOST_TRIED, look_for
 from tiersnap.remote_storage.cluster.location_proof import (
     Evidence,
     EvidenceKind,
-    Outcome,
+    EvidenceOutcome,
     decide,
 )
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
@@ -39,7 +39,7 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 
 pytestmark = pytest.mark.unit
 
-HOLDS, AGAINST, SILENT = Outcome.HOLDS, Outcome.CONTRADICTS, Outcome.SILENT
+HOLDS, AGAINST, SILENT = EvidenceOutcome.HOLDS, EvidenceOutcome.CONTRADICTS, EvidenceOutcome.SILENT
 SEGMENT, SETTINGS, PROBE = (
     EvidenceKind.BROKER_SEGMENT,
     EvidenceKind.SERVER_PROPERTIES,
@@ -47,16 +47,16 @@ SEGMENT, SETTINGS, PROBE = (
 )
 # What (segment, settings, probe) say together, whoever may override it.
 WRONG = {
-    *((segment, AGAINST, probe) for segment, probe in product(Outcome, Outcome)),
-    *((segment, settings, AGAINST) for segment, settings in product(Outcome, Outcome)),
-    *((AGAINST, settings, SILENT) for settings in Outcome),
+    *((segment, AGAINST, probe) for segment, probe in product(EvidenceOutcome, EvidenceOutcome)),
+    *((segment, settings, AGAINST) for segment, settings in product(EvidenceOutcome, EvidenceOutcome)),
+    *((AGAINST, settings, SILENT) for settings in EvidenceOutcome),
 }
 NOTHING = {(SILENT, SILENT, SILENT)}
 # What a probe that is still to come can turn.
 OPEN = NOTHING | {(AGAINST, settings, SILENT) for settings in (HOLDS, SILENT)}
 
 
-@pytest.mark.parametrize("found", list(product(Outcome, repeat=3)), ids="-".join)
+@pytest.mark.parametrize("found", list(product(EvidenceOutcome, repeat=3)), ids="-".join)
 @pytest.mark.parametrize(("unproven", "planned"), list(product((False, True), repeat=2)))
 def test_decide_follows_the_table(found, unproven, planned):
     evidence = [Evidence(*each) for each in zip((SEGMENT, SETTINGS, PROBE), found, ("a", "b", "c"), strict=True)]

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
+from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -132,7 +132,7 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
     segment = make_segment(tmp_path / "log", with_transactions=with_transactions)
     copy = attempt(segment)
     result = copy_segment(store, layout, segment, copy)
-    assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
+    assert inspect_copy(store, layout, copy) is StoredState.COMPLETE
     assert {found.key: found.size for found in store.list()} == {done.key: done.size for done in result.objects}
     log = segment.log.read()
     assert b"".join(fetch_segment(store, layout, copy)) == log
@@ -195,16 +195,16 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
     segment = make_segment(tmp_path / "log", with_transactions=True)
     copy = attempt(segment)
     store = DirectoryStore(tmp_path / "remote")
-    assert inspect_copy(store, layout, copy) is CopyState.ABSENT
+    assert inspect_copy(store, layout, copy) is StoredState.ABSENT
     copy_segment(store, layout, segment, copy)
     objects = {found.key: store.get(found.key) for found in store.list()}
     optional = [key for key in objects if key.endswith(".txnindex")]
     for key in objects.keys() - set(optional):
         store.delete([key])
-        assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+        assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
         store.replace(key, objects[key])
     store.replace(layout.log_key(copy), b"short")
-    assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+    assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
     with pytest.raises(RemoteStorageError, match="ends at byte 5"):
         list(fetch_segment(store, layout, copy))
 
@@ -217,13 +217,13 @@ def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
     indexes, manifest = store.get(indexes_key), store.get(manifest_key)
     for key, content in ((manifest_key, b"{}"), (manifest_key, GOLDEN.encode()), (indexes_key, indexes[:-1])):
         store.replace(key, content)
-        assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+        assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
         if key == indexes_key:
             with pytest.raises(CorruptDataError, match="LEADER_EPOCH"):
                 fetch_index(store, layout, copy, IndexType.LEADER_EPOCH)
         store.replace(manifest_key, manifest)
         store.replace(indexes_key, indexes)
-    assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
+    assert inspect_copy(store, layout, copy) is StoredState.COMPLETE
 
 
 @pytest.mark.parametrize("layout", [AivenLayout(), LocalTieredStorageLayout()], ids=lambda layout: layout.name)

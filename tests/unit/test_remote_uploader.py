@@ -13,7 +13,7 @@ from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.layouts.layout import CopyState
+from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -68,18 +68,18 @@ def test_after_a_crash_at_any_step_the_next_run_leaves_one_complete_copy(inner, 
         copy_segment(FlakyStore(inner, {step: fault}), layout, segment, first)
     state = inspect_copy(inner, layout, first)
     # complete only once the last object is there
-    assert (state is CopyState.COMPLETE) == (visible_segments(inner) == [first.id.segment_id])
-    assert (state is CopyState.ABSENT) == (keys_in(inner) == [])
-    if state is CopyState.COMPLETE:
+    assert (state is StoredState.COMPLETE) == (visible_segments(inner) == [first.id.segment_id])
+    assert (state is StoredState.ABSENT) == (keys_in(inner) == [])
+    if state is StoredState.COMPLETE:
         first.to_state(SegmentState.COPY_SEGMENT_FINISHED, event_timestamp=1)
         finished = first
     else:
         first.to_state(SegmentState.DELETE_SEGMENT_STARTED, event_timestamp=1)
         assert delete_copy(inner, layout, first) == ()
-        assert inspect_copy(inner, layout, first) is CopyState.ABSENT
+        assert inspect_copy(inner, layout, first) is StoredState.ABSENT
         finished = attempt(segment)
         copy_segment(inner, layout, segment, finished)
-    assert inspect_copy(inner, layout, finished) is CopyState.COMPLETE
+    assert inspect_copy(inner, layout, finished) is StoredState.COMPLETE
     assert visible_segments(inner) == [finished.id.segment_id]
     assert all(finished.id.segment_id in key for key in keys_in(inner))
     assert len(keys_in(inner)) == objects
