@@ -24,7 +24,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.snapshot.readiness.judge import Verdict
     from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
-    from tiersnap.snapshot.report import RunInfo
+    from tiersnap.snapshot.report.run_info import RunInfo
     from tiersnap.snapshot.report.severity import Level
 
 GRAINS = ("segment", "partition", "topic")
@@ -167,9 +167,11 @@ def report(
     from tiersnap.jobs.reporting.disks import disks_below
     from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness
     from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
-    from tiersnap.snapshot.report import partition_rows, segment_rows, summarise, topic_rows, write_report
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.of_last_run import last_run_info
+    from tiersnap.snapshot.report.rows import partition_rows, segment_rows, topic_rows
+    from tiersnap.snapshot.report.summary import summarise
+    from tiersnap.snapshot.report.write import write_report
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
     from tiersnap.snapshot.tables.schemas import READINESS
     from tiersnap.snapshot.tasks.judge_partition import JudgePartition

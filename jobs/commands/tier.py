@@ -194,7 +194,6 @@ def tier(
     from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-    from tiersnap.snapshot.report import summarise
 
     host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
@@ -208,6 +207,8 @@ def tier(
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:
+        from tiersnap.snapshot.report.summary import summarise
+
         made = summarise(list(done.readiness()), info)
         write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)

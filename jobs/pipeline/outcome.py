@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.report import Report, RunCounts, RunInfo
+from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 
 
 @dataclass

@@ -51,7 +51,7 @@ from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.readiness.copy_task import BesideBrokers
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.replay.replay_options import Scan
-from tiersnap.snapshot.report import RunInfo
+from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments

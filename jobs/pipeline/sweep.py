@@ -13,8 +13,8 @@ from tiersnap.jobs.pipeline.counted import count_swept
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.retire.leftovers import SWEPT, SweepTask
 from tiersnap.remote_storage.retire.store_leftovers import sweep_store
+from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import count_of

@@ -16,7 +16,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.metrics.of_run import of_run
-from tiersnap.snapshot.report import Report, write_report
+from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -73,5 +73,7 @@ def write_report_and_metrics(
         seconds: by stage; None where the run has none.
     """
     if folder is not None:
+        from tiersnap.snapshot.report.write import write_report
+
         write_report(made, folder)
     sinks.send(lambda: of_run(made, code, errors=errors, seconds=seconds, by_partition=sinks.by_partition))

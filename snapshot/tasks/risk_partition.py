@@ -7,20 +7,55 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
+from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
-from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
-    BOUNDARY_RISK,
-    PARTITION_RISK,
-    boundary_rows,
-    partition_row,
-)
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, names_of, partition_row
 from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotFound
 from tiersnap.snapshot.exactly_once.simulate.survey import OpenTransactions, Survey
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables.facts import Row, to_comparison, to_segment
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+_TEXT, _LONG = pa.string(), pa.int64()
+_KEY = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", pa.int32()))
+COUNTS = pa.map_(_TEXT, _LONG)
+
+
+# Of an empty snapshot at an offset, null if the log there was not read; of the transactions open at that offset, all
+# but their number null without batch headers; of the replay to an offset.
+_AT_OFFSET = tuple((name, _LONG) for kind in (Exposure, Crossing) for name in names_of(kind))
+_REPLAY = tuple((name, _LONG) for name in names_of(ReplayCost))
+
+# A row a boundary: the exclusive end offset of a closed segment.
+BOUNDARY_RISK = pa.schema([*_KEY, ("offset", _LONG), ("snapshot", _TEXT), ("cause", _TEXT), *_AT_OFFSET, *_REPLAY])
+# A row a partition. `at` is the boundary without a right snapshot at which an empty one would expose most; what it
+# would expose, and the transactions open there, follow. The replay is for the highest such boundary.
+PARTITION_RISK = pa.schema(
+    [
+        *_KEY,
+        ("segments", _LONG),
+        ("bytes", _LONG),
+        ("alive", _LONG),  # producers at the log end that a broker still keeps; null if the log cannot be replayed
+        ("outlived", _LONG),  # of these, those of which the log holds no record any more
+        ("causes", COUNTS),
+        ("at", _LONG),
+        *_AT_OFFSET,
+        ("wait", _TEXT),
+        *((name, _LONG) for name in names_of(Waiting) if name != "wait"),
+        *_REPLAY,
+        ("bounded_mismatches", COUNTS),
+        ("bytes_per_second", _LONG),
+        ("segment_ms", _LONG),
+        ("segments_per_expiration", pa.float64()),
+        ("automatic_retry_bytes_per_second", _LONG),
+        ("has_headers", pa.bool_()),
+    ]
+)
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
-from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED, outcomes
+from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, in_its_place
 from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
@@ -24,6 +24,26 @@ from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+# A row of simulate.outcomes.WriteOutcome.
+SIMULATED = pa.schema(
+    [
+        ("write", pa.string()),
+        ("transactional", pa.bool_()),
+        ("writes", pa.int64()),  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+        ("example", pa.int64()),  # producer id of one of them
+        ("known", pa.bool_()),  # whether the replica knows the producer
+        ("brokers", pa.string()),
+        ("leader_answer", pa.string()),
+        ("replica_answer", pa.string()),
+        ("doubles", pa.bool_()),  # the replica appends records that are in the log already
+        ("clients", pa.string()),
+        ("reaction", pa.string()),
+        ("severity", pa.string()),
+        ("next_step", pa.string()),
+        ("may_double_later", pa.bool_()),  # what the client sends next may be in the log already
+    ]
+)
 
 # A row of SIMULATED with its partition, and a row of counts a partition, whose `write` is null.
 WHAT_IF = pa.schema(

@@ -9,7 +9,8 @@ import pytest
 
 from tests.browser.chromium import Chromium, missing
 from tests.reference.readiness_tables import RUN, sample_table, segments_of
-from tiersnap.snapshot.report import summarise, write_report
+from tiersnap.snapshot.report.summary import summarise
+from tiersnap.snapshot.report.write import write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
-from tiersnap.snapshot.report import RunCounts, RunInfo
+from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 
 GIB = 1 << 30

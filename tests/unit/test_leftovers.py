@@ -24,9 +24,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
-from tiersnap.remote_storage.retire.leftovers import LEFT, SweepTask, sweep_partition
+from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
+from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS

@@ -15,23 +15,14 @@ from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, r
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.report import (
-    COLUMNS,
-    CSV_COLUMNS,
-    By,
-    Report,
-    json_schema,
-    partition_rows,
-    segment_rows,
-    summarise,
-    to_csv,
-    to_json,
-    topic_rows,
-    write_report,
-)
+from tiersnap.snapshot.report import json_schema
 from tiersnap.snapshot.report.csv_cell import csv_cell
-from tiersnap.snapshot.report.files import json_chunks
+from tiersnap.snapshot.report.files import CSV_COLUMNS, json_chunks, to_csv, to_json
+from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.rows import COLUMNS, By, partition_rows, segment_rows, topic_rows
 from tiersnap.snapshot.report.run_info import Disk
+from tiersnap.snapshot.report.summary import summarise
+from tiersnap.snapshot.report.write import write_report
 
 pytestmark = pytest.mark.unit
 

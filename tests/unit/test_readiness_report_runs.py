@@ -17,7 +17,6 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.option_types import parse_time
-from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
@@ -26,7 +25,10 @@ from tiersnap.snapshot.report.forecast import DAY_MS, forecast
 from tiersnap.snapshot.report.html_page import to_html
 from tiersnap.snapshot.report.html_parts import snapshot_counts
 from tiersnap.snapshot.report.html_questions import failover_html, lost_html
-from tiersnap.snapshot.report.run_info import Disk
+from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.run_info import Disk, RunInfo
+from tiersnap.snapshot.report.summary import summarise
+from tiersnap.snapshot.report.write import write_report
 
 pytestmark = pytest.mark.unit
 

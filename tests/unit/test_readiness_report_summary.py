@@ -22,10 +22,11 @@ from tests.reference.readiness_tables import (
 )
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.judge import SETTLED, Verdict
-from tiersnap.snapshot.report import LEVEL, SEVERITY, Level, Report, summarise
 from tiersnap.snapshot.report.aggregate import aggregate
-from tiersnap.snapshot.report.model import Count
+from tiersnap.snapshot.report.model import Count, Report
 from tiersnap.snapshot.report.next_step import Step
+from tiersnap.snapshot.report.severity import LEVEL, SEVERITY, Level
+from tiersnap.snapshot.report.summary import summarise
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.reference.readiness_tables import GIB, RUN, row, segments_of, table
 from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.report import summarise
 from tiersnap.snapshot.report.html_parts import bar, marks, strip
 from tiersnap.snapshot.report.model import Count, PartitionReport, Span
+from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.timeline import MAX_SPANS, axis_of, runs, spans
 
 pytestmark = pytest.mark.unit

@@ -10,8 +10,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import pyarrow as pa
-
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction
@@ -20,25 +18,6 @@ from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, re
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass
-
-SIMULATED = pa.schema(
-    [
-        ("write", pa.string()),
-        ("transactional", pa.bool_()),
-        ("writes", pa.int64()),  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-        ("example", pa.int64()),  # producer id of one of them
-        ("known", pa.bool_()),  # whether the replica knows the producer
-        ("brokers", pa.string()),
-        ("leader_answer", pa.string()),
-        ("replica_answer", pa.string()),
-        ("doubles", pa.bool_()),  # the replica appends records that are in the log already
-        ("clients", pa.string()),
-        ("reaction", pa.string()),
-        ("severity", pa.string()),
-        ("next_step", pa.string()),
-        ("may_double_later", pa.bool_()),  # what the client sends next may be in the log already
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)

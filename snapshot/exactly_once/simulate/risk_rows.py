@@ -10,53 +10,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import Any
 
-import pyarrow as pa
-
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, PartitionRisk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
-from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
-
-_TEXT, _LONG = pa.string(), pa.int64()
-_KEY = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", pa.int32()))
-COUNTS = pa.map_(_TEXT, _LONG)
-
-
-def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in fields(kind) if field.name != "offset"]
-
-
-# Of an empty snapshot at an offset, null if the log there was not read; of the transactions open at that offset, all
-# but their number null without batch headers; of the replay to an offset.
-_AT_OFFSET = tuple((name, _LONG) for kind in (Exposure, Crossing) for name in _names(kind))
-_REPLAY = tuple((name, _LONG) for name in _names(ReplayCost))
-
-# A row a boundary: the exclusive end offset of a closed segment.
-BOUNDARY_RISK = pa.schema([*_KEY, ("offset", _LONG), ("snapshot", _TEXT), ("cause", _TEXT), *_AT_OFFSET, *_REPLAY])
-# A row a partition. `at` is the boundary without a right snapshot at which an empty one would expose most; what it
-# would expose, and the transactions open there, follow. The replay is for the highest such boundary.
-PARTITION_RISK = pa.schema(
-    [
-        *_KEY,
-        ("segments", _LONG),
-        ("bytes", _LONG),
-        ("alive", _LONG),  # producers at the log end that a broker still keeps; null if the log cannot be replayed
-        ("outlived", _LONG),  # of these, those of which the log holds no record any more
-        ("causes", COUNTS),
-        ("at", _LONG),
-        *_AT_OFFSET,
-        ("wait", _TEXT),
-        *((name, _LONG) for name in _names(Waiting) if name != "wait"),
-        *_REPLAY,
-        ("bounded_mismatches", COUNTS),
-        ("bytes_per_second", _LONG),
-        ("segment_ms", _LONG),
-        ("segments_per_expiration", pa.float64()),
-        ("automatic_retry_bytes_per_second", _LONG),
-        ("has_headers", pa.bool_()),
-    ]
-)
 
 
 def boundary_rows(risk: PartitionRisk) -> Iterator[dict[str, object]]:
@@ -139,6 +96,11 @@ def _at_offset(boundary: BoundaryRisk | None) -> dict[str, object]:
     return {**_columns(Exposure, exposure), **_columns(Crossing, crossing), "open_transactions": opened}
 
 
+def names_of(kind: type[Any]) -> list[str]:
+    """Return the names of the columns of a dataclass."""
+    return [field.name for field in fields(kind) if field.name != "offset"]
+
+
 def _columns(kind: type[Any], value: object) -> dict[str, object]:
     """Return the fields of a dataclass by name; all None without a value."""
-    return {name: None if value is None else getattr(value, name) for name in _names(kind)}
+    return {name: None if value is None else getattr(value, name) for name in names_of(kind)}

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.replay_options import CarryOptions
-from tiersnap.snapshot.report import RunCounts
+from tiersnap.snapshot.report.run_info import RunCounts
 
 pytestmark = pytest.mark.unit
 

@@ -28,7 +28,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
 )
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
-from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED, outcomes
+from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
@@ -45,6 +45,7 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
 pytestmark = pytest.mark.unit
 
