@@ -20,7 +20,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_request import (
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     CoordinatorEra,
     ProducerIdAndEpoch,
-    Resume,
+    ResumeRule,
     TransactionMetadata,
     TransactionState,
     after_failover,
@@ -68,7 +68,7 @@ def _init(
 
 def _request(request: InitProducerIdRequest) -> Ask:
     def ask(era: CoordinatorEra) -> SituationAnswer | None:
-        names_itself = request.producer_id >= 0 and era.resume is Resume.NEVER
+        names_itself = request.producer_id >= 0 and era.resume is ResumeRule.NEVER
         if names_itself or ((request.in_two_phases or request.keep_prepared) and not era.knows_two_phases):
             return None  # there are no such fields
         answer = check_request(request) or Answer.NONE

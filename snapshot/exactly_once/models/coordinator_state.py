@@ -73,7 +73,7 @@ class TransactionMetadata:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
-class Resume(StrEnum):
+class ResumeRule(StrEnum):
     """How a client that names its producer id and epoch in InitProducerId is told from one that was fenced."""
 
     NEVER = "never"  # the request has no such fields: every call fences the instance before
@@ -102,7 +102,7 @@ class CoordinatorEra(Era):
     """
 
     transaction_version: int = 1
-    resume: Resume = Resume.LAST_EPOCH
+    resume: ResumeRule = ResumeRule.LAST_EPOCH
     fenced: Answer = Answer.PRODUCER_FENCED
     looks_for_pending_first: bool = True
     knows_two_phases: bool = False
@@ -117,12 +117,12 @@ BEFORE_KIP_360 = CoordinatorEra(
     (0, 11),
     "0.11-2.4",
     "KIP-98",
-    resume=Resume.NEVER,
+    resume=ResumeRule.NEVER,
     fenced=Answer.INVALID_PRODUCER_EPOCH,
     looks_for_pending_first=False,
 )
 KIP_360 = replace(
-    BEFORE_KIP_360, name="KIP-360", first=(2, 5), releases="2.5-2.6", changed_by="KIP-360", resume=Resume.LAST_EPOCH
+    BEFORE_KIP_360, name="KIP-360", first=(2, 5), releases="2.5-2.6", changed_by="KIP-360", resume=ResumeRule.LAST_EPOCH
 )
 KIP_588 = replace(
     KIP_360, name="KIP-588", first=(2, 7), releases="2.7-3.9", changed_by="KIP-588", fenced=Answer.PRODUCER_FENCED
@@ -151,7 +151,7 @@ KIP_588_IN_4_3 = _in("4.3-4.4", KIP_588_IN_4_2, "KAFKA-20090, KAFKA-20310", **_I
 KIP_890_IN_4_1 = _in("4.1", KIP_890, "KIP-939", knows_two_phases=True)
 KIP_890_IN_4_2 = _in("4.2", KIP_890_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
 KIP_890_IN_4_3 = _in("4.3-4.4", KIP_890_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
-KIP_360_DRAFT = replace(KIP_360, name="KIP-360 draft", first=(), releases="", resume=Resume.INSTANCE_EPOCH)
+KIP_360_DRAFT = replace(KIP_360, name="KIP-360 draft", first=(), releases="", resume=ResumeRule.INSTANCE_EPOCH)
 
 COORDINATOR_ERAS = (
     BEFORE_KIP_360,

@@ -1,7 +1,7 @@
 """The coordinator's answer to InitProducerId, one decision table for all releases.
 
-The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.Resume; a row for `any` is
-for all. Conditions and records are explained below the table, each in one function.
+The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.ResumeRule; a row for `any`
+is for all. Conditions and records are explained below the table, each in one function.
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
 """
@@ -17,7 +17,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     NO_EPOCH,
     CoordinatorEra,
     ProducerIdAndEpoch,
-    Resume,
+    ResumeRule,
     TransactionMetadata,
     TransactionState,
 )
@@ -80,7 +80,7 @@ def init_producer_id(
     """
     if metadata is None:
         metadata = TransactionMetadata(new_producer_id, NO_EPOCH, TransactionState.EMPTY)
-    if era.resume is Resume.NEVER:
+    if era.resume is ResumeRule.NEVER:
         supplied = None
     cells = {
         "state": [name for name, states in _STATES.items() if metadata.state in states],

@@ -47,7 +47,7 @@ class RiskSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundaryRisk:
+class RiskedBoundary:
     """One segment's end.
 
     Attributes:
@@ -79,7 +79,7 @@ class BoundaryRisk:
 
 
 @dataclass(frozen=True)
-class PartitionRisk:
+class RiskedPartition:
     """One partition.
 
     Attributes:
@@ -93,14 +93,14 @@ class PartitionRisk:
 
     survey: Survey
     settings: RiskSettings
-    boundaries: tuple[BoundaryRisk, ...]
+    boundaries: tuple[RiskedBoundary, ...]
     waiting: Waiting
     rate: float | None
     outlived: int | None
     mismatches: dict[Mismatch, int]
 
     @cached_property
-    def worst(self) -> BoundaryRisk | None:
+    def worst(self) -> RiskedBoundary | None:
         """Of the blocked boundaries the one where an empty snapshot would expose most, the lowest of several.
 
         None if none is blocked.
@@ -126,7 +126,7 @@ class PartitionRisk:
         return dict(Counter(str(each.cause) for each in self.boundaries if each.cause is not None).most_common())
 
 
-def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
+def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
     """Reckon everything that a survey allows to be said."""
     now, expiration = settings.now, settings.producer_expiration
     offsets = survey.aligned_offsets
@@ -144,7 +144,7 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
     for offset in offsets:
         opened = survey.open_transactions.get(offset)
         boundaries.append(
-            BoundaryRisk(
+            RiskedBoundary(
                 offset,
                 found[offset].compared.verdict(now, expiration),
                 said[offset],
@@ -175,7 +175,7 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
     window = _window_of(survey, settings)
     wrong = {} if producers is None or window is None else mismatches(producers, window)
     outlived = None if producers is None or survey.read_from > begins else int((producers.first_seen < 0).sum())
-    return PartitionRisk(survey, settings, tuple(boundaries), wait, rate, outlived, wrong)
+    return RiskedPartition(survey, settings, tuple(boundaries), wait, rate, outlived, wrong)
 
 
 def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None:

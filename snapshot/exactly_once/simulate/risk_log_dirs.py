@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import PartitionRisk, RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import disagreement_row
 from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
 from tiersnap.snapshot.log.disk_findings import findings_of
@@ -34,7 +34,7 @@ class HostRisk:
 
     def risks(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], settings: RiskSettings
-    ) -> Iterator[PartitionRisk]:
+    ) -> Iterator[RiskedPartition]:
         """Read the logs, one after the other."""
         for each, partition in partitions:
             survey, findings = survey_log(each.log_dir.filesystem, each.uri, partition, check_crc=self.check_crc)

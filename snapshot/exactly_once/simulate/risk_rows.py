@@ -12,11 +12,11 @@ from typing import Any
 
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, PartitionRisk
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskedPartition
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 
 
-def boundary_rows(risk: PartitionRisk) -> Iterator[dict[str, object]]:
+def boundary_rows(risk: RiskedPartition) -> Iterator[dict[str, object]]:
     """Return rows of BOUNDARY_RISK, ascending."""
     for each in risk.boundaries:
         yield {
@@ -29,7 +29,7 @@ def boundary_rows(risk: PartitionRisk) -> Iterator[dict[str, object]]:
         }
 
 
-def partition_row(risk: PartitionRisk) -> dict[str, object]:
+def partition_row(risk: RiskedPartition) -> dict[str, object]:
     """Return a row of PARTITION_RISK."""
     survey, settings, worst = risk.survey, risk.settings, risk.worst
     leader = survey.leader
@@ -85,11 +85,11 @@ def severity(row: dict[str, object]) -> tuple[object, ...]:
     return (*harm, row["topic"], row["partition"], row["log_dir"], row.get("offset"))
 
 
-def _key(risk: PartitionRisk) -> dict[str, object]:
+def _key(risk: RiskedPartition) -> dict[str, object]:
     return {"log_dir": risk.survey.log_dir, "topic": risk.survey.topic, "partition": risk.survey.partition}
 
 
-def _at_offset(boundary: BoundaryRisk | None) -> dict[str, object]:
+def _at_offset(boundary: RiskedBoundary | None) -> dict[str, object]:
     exposure, crossing, opened = (
         (None, None, None) if boundary is None else (boundary.exposure, boundary.crossing, boundary.opened)
     )

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.coordinator_request import TWO_PHASE_TIMEOUT_MS, is_timed_out
 from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.units import format_duration
@@ -64,7 +64,7 @@ NEXT_STEP = {
 LATE_BUFFER_MS = 300_000
 
 
-def is_late(transaction: OpenTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
+def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
     """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
     return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
@@ -78,7 +78,7 @@ class JudgedTransaction:
         is_late: see `is_late`.
     """
 
-    transaction: OpenTransaction
+    transaction: PartitionTransaction
     verdict: TransactionVerdict
     reason: str
     coordinated: KnownTransaction | None
@@ -91,7 +91,7 @@ class JudgedTransaction:
 
 
 def judge_transaction(
-    transaction: OpenTransaction, log: TransactionLog, *, as_of: int, max_transaction_timeout: int
+    transaction: PartitionTransaction, log: TransactionLog, *, as_of: int, max_transaction_timeout: int
 ) -> JudgedTransaction:
     """Judge one open transaction.
 
@@ -111,7 +111,7 @@ def judge_transaction(
 
 
 def _of_coordinator(
-    transaction: OpenTransaction, coordinated: KnownTransaction | None, log: TransactionLog, as_of: int
+    transaction: PartitionTransaction, coordinated: KnownTransaction | None, log: TransactionLog, as_of: int
 ) -> tuple[TransactionVerdict, str]:
     if coordinated is None:
         if not log.is_complete:
@@ -141,7 +141,7 @@ def _of_coordinator(
     return TransactionVerdict.ONGOING, f"{name} is {value.state}"
 
 
-def abort_command(transaction: OpenTransaction, *, before_3_0: bool = False) -> str:
+def abort_command(transaction: PartitionTransaction, *, before_3_0: bool = False) -> str:
     """Return the command that has the partition's leader write an abort marker.
 
     Args:

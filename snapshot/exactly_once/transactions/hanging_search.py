@@ -19,7 +19,7 @@ from tiersnap.snapshot.exactly_once.transactions.hanging import (
     TransactionVerdict,
     judge_transaction,
 )
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
@@ -103,7 +103,7 @@ class HangingSearch:
             judged.append(each)
         return judged, log
 
-    def _opened(self, log_dir: LogDir, partition: Partition) -> list[OpenTransaction]:
+    def _opened(self, log_dir: LogDir, partition: Partition) -> list[PartitionTransaction]:
         if partition.topic == TOPIC:  # it has no producers
             return []
         replayed = self._replayed(log_dir, partition)

@@ -19,7 +19,7 @@ from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class PartitionTransaction:
     """A producer's open transaction on one partition.
 
     Attributes:
@@ -47,14 +47,14 @@ class OpenTransaction:
         return self.topic, self.partition
 
 
-def open_transactions(replayed: LogReplay) -> Iterator[OpenTransaction]:
+def open_transactions(replayed: LogReplay) -> Iterator[PartitionTransaction]:
     """Return the partition's open transactions, ascending by start offset."""
     partition, entries = replayed.examination.partition, entries_at_end(replayed)
     is_open = entries["current_txn_first_offset"] >= 0
     for entry in np.sort(entries[is_open], order=("current_txn_first_offset", "producer_id")):
         start_offset = int(entry["current_txn_first_offset"])
         blocked = list(_blocked(partition, start_offset))
-        yield OpenTransaction(
+        yield PartitionTransaction(
             partition.topic,
             partition.partition,
             int(entry["producer_id"]),

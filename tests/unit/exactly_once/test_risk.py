@@ -20,7 +20,7 @@ from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import BoundaryRisk, RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import (
@@ -453,7 +453,7 @@ def test_only_a_file_that_was_read_and_has_no_entry_is_empty(verdict, size: int 
 
 def test_boundary_behind_which_nothing_was_read_is_no_worse_than_one_that_exposes_nobody() -> None:
     cost = replay_cost(SEGMENTS, 40, now=4 * DAY, expiration=DAY)
-    unread = BoundaryRisk(10, SnapshotVerdict.MISSING, SnapshotCause.PRE_2_8, None, None, None, cost)
+    unread = RiskedBoundary(10, SnapshotVerdict.MISSING, SnapshotCause.PRE_2_8, None, None, None, cost)
     assert unread.severity == (0, 0, 0)
 
 

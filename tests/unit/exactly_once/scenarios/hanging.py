@@ -12,7 +12,7 @@ from tests.reference.transaction_state import COMPLETE_ABORT, ONGOING, PREPARE_A
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.transactions.hanging import is_late, judge_transaction
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
 
 MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP
-OPEN = OpenTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
+OPEN = PartitionTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
 LIMIT = {"max_transaction_timeout": 15 * MINUTE}
 
 

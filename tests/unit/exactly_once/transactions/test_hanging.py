@@ -24,7 +24,7 @@ from tests.reference.transaction_state import (
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict, abort_command, judge_transaction
 from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -35,7 +35,7 @@ MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP
 LATER = WRITTEN + 20 * MINUTE
 HERE, ELSEWHERE = [("orders", [0])], [("orders", [1]), ("payments", [0])]
-OPEN = OpenTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
+OPEN = PartitionTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
 
 
 def verdict(
@@ -126,7 +126,7 @@ def write_open(log_dir: Path, at: int, topic: str = "orders", **options) -> None
     lb.write_partition(log_dir, topic, 0, segments, high_watermark=400, indexes=True, **options)
 
 
-def opened_in(log_dir: Path) -> list[OpenTransaction]:
+def opened_in(log_dir: Path) -> list[PartitionTransaction]:
     (partition,) = open_log_dir(str(log_dir)).partitions()
     return list(open_transactions(replay_log(LOCAL, partition)))
 
