@@ -19,10 +19,10 @@ import base64
 import binascii
 import re
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
-from tiersnap.remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
+from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 _SHOWN = 80  # characters of what somebody else wrote, in an error
@@ -52,23 +52,6 @@ ALLOWED_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
     ),
     SegmentState.DELETE_SEGMENT_FINISHED: frozenset({SegmentState.DELETE_SEGMENT_FINISHED}),
 }
-
-
-def check_transition(before: SegmentState | None, after: SegmentState) -> None:
-    """Accept the step from `before` (None: no metadata yet) to `after`.
-
-    Raises:
-        IllegalStateTransitionError: Kafka's metadata cache would drop that record.
-    """
-    allowed = ALLOWED_TRANSITIONS[before]
-    if after not in allowed:
-        named = "no metadata" if before is None else before.name
-        raise IllegalStateTransitionError(
-            f"a remote segment cannot go from {named} to {after.name}",
-            hint="allowed next: " + ", ".join(state.name for state in sorted(allowed)),
-            before=named,
-            after=after.name,
-        )
 
 
 def is_uuid(text: str) -> bool:
@@ -177,12 +160,3 @@ class RemoteLogSegmentMetadata:
             raise InvalidKeyError(f"{self.id}: no segment has offsets {self.start_offset} .. {self.end_offset}")
         if not self.segment_leader_epochs:
             raise InvalidKeyError(f"{self.id}: a remote segment needs at least one leader epoch")
-
-    def to_state(self, state: SegmentState, *, event_timestamp: int) -> RemoteLogSegmentMetadata:
-        """The metadata after a step of the state machine, at `event_timestamp` ms.
-
-        Raises:
-            IllegalStateTransitionError: there is no such step.
-        """
-        check_transition(self.state, state)
-        return replace(self, state=state, event_timestamp=event_timestamp)

@@ -2,7 +2,7 @@
 
 Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
 made right by it, and nothing becomes visible before all the rest is seen in the store (see arrival).
-On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `inspect_copy`
+On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `Layout.inspect`
 tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
 segment id.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
+from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
@@ -123,28 +123,12 @@ def copy_segment(
     return CopyResult(tuple(copied), log.indexes.rebuilt)
 
 
-def inspect_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> StoredState:
-    """What of an attempt is in the store: after a crash, before anything is finished or cleaned."""
-    return layout.inspect(store, metadata)
-
-
 def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
     """Delete whatever of a copy there is, what makes it visible first; returns what is still there.
 
     DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
     """
     return _delete_in_reverse(store, list(layout.object_keys(metadata)))
-
-
-def fetch_index(
-    store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata, index: IndexType
-) -> bytes | None:
-    """Content of one index of a remote segment, None for a transaction index that it never had.
-
-    Raises:
-        ObjectNotFoundError: the segment is not in the store.
-    """
-    return layout.fetch_index(store, metadata, index)
 
 
 def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:

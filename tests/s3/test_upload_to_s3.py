@@ -27,8 +27,6 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,
-    fetch_index,
-    inspect_copy,
 )
 from tiersnap.snapshot.errors import TransientError
 
@@ -50,7 +48,7 @@ def test_a_large_segment_arrives_whole(s3_store, tmp_path):
     assert keys_in(s3_store) == sorted(LAYOUT.object_keys(copy))
     assert result.bytes == sum(found.size for found in s3_store.list())
     assert b"".join(fetch_segment(s3_store, LAYOUT, copy)) == segment.log.read()
-    assert fetch_index(s3_store, LAYOUT, copy, IndexType.PRODUCER_SNAPSHOT) == segment.producer_snapshot.data
+    assert LAYOUT.fetch_index(s3_store, copy, IndexType.PRODUCER_SNAPSHOT) == segment.producer_snapshot.data
     for key in LAYOUT.object_keys(copy):
         assert s3_store.head(key).metadata["tiersnap-snapshot-provenance"] == "COMPUTED"
 
@@ -62,7 +60,7 @@ def test_after_a_crash_the_next_run_leaves_one_complete_copy(s3_store, tmp_path,
     first = attempt(segment)
     with pytest.raises(Crash):
         copy_segment(FlakyStore(s3_store, {step: fault}), LAYOUT, segment, first)
-    if inspect_copy(s3_store, LAYOUT, first) is not StoredState.COMPLETE:
+    if LAYOUT.inspect(s3_store, first) is not StoredState.COMPLETE:
         assert delete_copy(s3_store, LAYOUT, first) == ()
         assert keys_in(s3_store) == []
         copy_segment(s3_store, LAYOUT, segment, attempt(segment))
@@ -161,7 +159,7 @@ def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(
     assert stalled.hits
     proxy.rules.clear()
     # Nothing is visible, but the parts that arrived are there and cost money.
-    assert inspect_copy(store, LAYOUT, copy) is StoredState.ABSENT
+    assert LAYOUT.inspect(store, copy) is StoredState.ABSENT
     left = list(store.unfinished_uploads(LAYOUT.keys.segment_stem(copy)))
     assert [upload.key for upload in left] == [LAYOUT.log_key(copy)]
     store.abort_upload(left[0])

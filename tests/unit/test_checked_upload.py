@@ -17,7 +17,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.uploader import copy_segment, fetch_index
+from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
@@ -136,16 +136,16 @@ def test_wrong_indexes_are_made_again_for_the_upload(tmp_path, store, layout, da
     copy = attempt(broken)
     result = copy_segment(store, layout, broken, copy)
     assert set(result.rebuilt_indexes) == {"offset index", "time index", "transaction index"}
-    assert fetch_index(store, layout, copy, IndexType.OFFSET) == good.offset_index
-    assert fetch_index(store, layout, copy, IndexType.TIMESTAMP) == good.time_index
-    assert fetch_index(store, layout, copy, IndexType.TRANSACTION) == good.transaction_index
+    assert layout.fetch_index(store, copy, IndexType.OFFSET) == good.offset_index
+    assert layout.fetch_index(store, copy, IndexType.TIMESTAMP) == good.time_index
+    assert layout.fetch_index(store, copy, IndexType.TRANSACTION) == good.transaction_index
 
 
 def test_right_indexes_are_sent_as_they_are(tmp_path, store, layout):
     segment = make_segment(tmp_path / "log", with_transactions=True, log_size=60_000)
     copy = attempt(segment)
     assert copy_segment(store, layout, segment, copy).rebuilt_indexes == {}
-    assert fetch_index(store, layout, copy, IndexType.OFFSET) == segment.offset_index.read()
+    assert layout.fetch_index(store, copy, IndexType.OFFSET) == segment.offset_index.read()
 
 
 def test_nothing_becomes_visible_when_the_last_look_says_no(tmp_path, store, layout):

@@ -22,8 +22,6 @@ from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,
-    fetch_index,
-    inspect_copy,
 )
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.repair.index_check import CheckedIndexes
@@ -121,7 +119,7 @@ def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(tmp_path):
     store, layout = DirectoryStore(tmp_path), AivenLayout()
     store.replace(layout.object_keys(metadata())[2], GOLDEN.replace("{", '{"encryption":{},', 1).encode())
     with pytest.raises(EncryptedSegmentError, match="encrypted by the plugin") as raised:
-        fetch_index(store, layout, metadata(), IndexType.OFFSET)
+        layout.fetch_index(store, metadata(), IndexType.OFFSET)
     assert "broker" in raised.value.hint
 
 
@@ -132,7 +130,7 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
     segment = make_segment(tmp_path / "log", with_transactions=with_transactions)
     copy = attempt(segment)
     result = copy_segment(store, layout, segment, copy)
-    assert inspect_copy(store, layout, copy) is StoredState.COMPLETE
+    assert layout.inspect(store, copy) is StoredState.COMPLETE
     assert {found.key: found.size for found in store.list()} == {done.key: done.size for done in result.objects}
     log = segment.log.read()
     assert b"".join(fetch_segment(store, layout, copy)) == log
@@ -144,11 +142,11 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
         IndexType.LEADER_EPOCH: b"0\n3\n0 0\n3 500\n4 1500\n",
         IndexType.TRANSACTION: segment.transaction_index.read() if with_transactions else None,
     }
-    assert {index: fetch_index(store, layout, copy, index) for index in IndexType} == expected
+    assert {index: layout.fetch_index(store, copy, index) for index in IndexType} == expected
     assert delete_copy(store, layout, copy) == ()
     assert list(store.list()) == []
     with pytest.raises(ObjectNotFoundError):
-        fetch_index(store, layout, copy, IndexType.TRANSACTION)
+        layout.fetch_index(store, copy, IndexType.TRANSACTION)
 
 
 def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
@@ -195,16 +193,16 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
     segment = make_segment(tmp_path / "log", with_transactions=True)
     copy = attempt(segment)
     store = DirectoryStore(tmp_path / "remote")
-    assert inspect_copy(store, layout, copy) is StoredState.ABSENT
+    assert layout.inspect(store, copy) is StoredState.ABSENT
     copy_segment(store, layout, segment, copy)
     objects = {found.key: store.get(found.key) for found in store.list()}
     optional = [key for key in objects if key.endswith(".txnindex")]
     for key in objects.keys() - set(optional):
         store.delete([key])
-        assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
+        assert layout.inspect(store, copy) is StoredState.PARTIAL
         store.replace(key, objects[key])
     store.replace(layout.log_key(copy), b"short")
-    assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
+    assert layout.inspect(store, copy) is StoredState.PARTIAL
     with pytest.raises(RemoteStorageError, match="ends at byte 5"):
         list(fetch_segment(store, layout, copy))
 
@@ -217,13 +215,13 @@ def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
     indexes, manifest = store.get(indexes_key), store.get(manifest_key)
     for key, content in ((manifest_key, b"{}"), (manifest_key, GOLDEN.encode()), (indexes_key, indexes[:-1])):
         store.replace(key, content)
-        assert inspect_copy(store, layout, copy) is StoredState.PARTIAL
+        assert layout.inspect(store, copy) is StoredState.PARTIAL
         if key == indexes_key:
             with pytest.raises(CorruptDataError, match="LEADER_EPOCH"):
-                fetch_index(store, layout, copy, IndexType.LEADER_EPOCH)
+                layout.fetch_index(store, copy, IndexType.LEADER_EPOCH)
         store.replace(manifest_key, manifest)
         store.replace(indexes_key, indexes)
-    assert inspect_copy(store, layout, copy) is StoredState.COMPLETE
+    assert layout.inspect(store, copy) is StoredState.COMPLETE
 
 
 @pytest.mark.parametrize("layout", [AivenLayout(), LocalTieredStorageLayout()], ids=lambda layout: layout.name)
@@ -245,6 +243,6 @@ def test_an_index_larger_than_any_is_not_read(tmp_path, layout):
     os.truncate(large, INDEXES_BYTES + 1)
     tracemalloc.start()
     with pytest.raises(CorruptDataError):
-        fetch_index(store, layout, copy, IndexType.PRODUCER_SNAPSHOT)
+        layout.fetch_index(store, copy, IndexType.PRODUCER_SNAPSHOT)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()

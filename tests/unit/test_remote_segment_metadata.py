@@ -1,19 +1,17 @@
 import base64
-import itertools
 
 import pytest
 
-from tiersnap.remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
+from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.metadata.segment_metadata import (
+    ALLOWED_TRANSITIONS,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
-    check_transition,
     is_uuid,
     new_segment_id,
 )
-from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
@@ -23,16 +21,8 @@ TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 ALLOWED = {None: {0}, 0: {0, 1, 2}, 1: {1, 2}, 2: {2, 3}, 3: {3}}
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product([None, 0, 1, 2, 3], range(4))))
-def test_states_go_where_kip_405_lets_them(before, after):
-    state = None if before is None else SegmentState(before)
-    if after in ALLOWED[before]:
-        check_transition(state, SegmentState(after))
-    else:
-        with pytest.raises(IllegalStateTransitionError, match=SegmentState(after).name) as raised:
-            check_transition(state, SegmentState(after))
-        assert "allowed next" in raised.value.hint
-        assert raised.value.exit_code is ExitCode.UNEXPECTED
+def test_states_go_where_kip_405_lets_them():
+    assert {before: set(map(int, after)) for before, after in ALLOWED_TRANSITIONS.items()} == ALLOWED
 
 
 def test_segment_ids_are_kafka_uuids_that_do_not_look_like_flags():
@@ -75,14 +65,6 @@ def metadata(**changes: object) -> RemoteLogSegmentMetadata:
         "state": SegmentState.COPY_SEGMENT_STARTED,
     }
     return RemoteLogSegmentMetadata(**{**values, **changes})
-
-
-def test_metadata_walks_through_the_states():
-    finished = metadata().to_state(SegmentState.COPY_SEGMENT_FINISHED, event_timestamp=1_700_000_000_900)
-    assert (finished.state, finished.event_timestamp) == (SegmentState.COPY_SEGMENT_FINISHED, 1_700_000_000_900)
-    assert finished.id == metadata().id
-    with pytest.raises(IllegalStateTransitionError):
-        finished.to_state(SegmentState.COPY_SEGMENT_STARTED, event_timestamp=0)
 
 
 @pytest.mark.parametrize("changes", [{"start_offset": -1}, {"end_offset": -1}, {"segment_leader_epochs": ()}])

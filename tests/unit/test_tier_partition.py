@@ -40,7 +40,6 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED
-from tiersnap.remote_storage.upload.uploader import fetch_index
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
 from tiersnap.snapshot.readiness.coverage import coverage_of
@@ -124,7 +123,7 @@ def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, lay
     assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
     ready = segments[1].bundle(store)
     metadata = ready.metadata(segment_id_of(row), broker_id=-1, event_timestamp=0)
-    data = fetch_index(store, layout, metadata, IndexType.TRANSACTION)
+    data = layout.fetch_index(store, metadata, IndexType.TRANSACTION)
     assert decode_transactions(data, base_offset=5).tolist() == [(8, 4, 9, 10)]
 
 
