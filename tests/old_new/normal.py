@@ -19,6 +19,7 @@ _PORT = re.compile(r"127\.0\.0\.1:\d+")
 
 def text(said: str, paths: Mapping[str, str], ids: Ids) -> str:
     """Return `said` with the paths of the workspace named and what is new in each run replaced."""
+    said = re.sub(r" +$", "", said, flags=re.MULTILINE)  # tables were padded to their width
     for path, name in sorted(paths.items(), key=lambda each: -len(each[0])):
         said = said.replace(path, name)
     said = _RUN.sub("<run>", said)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +42,15 @@ def test_the_command_line_takes_every_word() -> None:
     with cli.make_context("tiersnap", ["maintain", "tables", *words], obj=Output()) as context:
         own = maintain_tables.make_context("tables", list(words), parent=context).params
     assert (own["warehouse"], own["vacuum_after"], own["apply"]) == ("/w", 30 * 86_400_000, True)
+
+
+def test_files_that_operators_submit_exist_and_know_their_command() -> None:
+    jobs = Path(__file__).parents[2] / "jobs"
+    names = re.findall(r'JOBS / "(\w+\.py)"', (jobs / "airflow/run_operator.py").read_text())
+    assert sorted(names) == ["maintain_tables.py", "run.py"]
+    for name in names:
+        done = subprocess.run([sys.executable, jobs / name, "--help"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith(f"Usage: tiersnap {'run' if name == 'run.py' else 'maintain tables'} ")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "null", '{"run": [], "cluster": 3}', "[" * 100_000])

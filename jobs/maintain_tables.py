@@ -1,0 +1,12 @@
+"""Maintenance as a file for spark-submit: `spark-submit …/jobs/maintain_tables.py --warehouse …`; see `tiersnap
+maintain tables`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tiersnap.jobs.cli import main
+
+if __name__ == "__main__":
+    main(["maintain", "tables", *sys.argv[1:]])
