@@ -1,7 +1,7 @@
 """The coordinator's answer to InitProducerId, one decision table for all releases.
 
-The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.ResumeRule; a row for `any`
-is for all. Conditions and records are explained below the table, each in one function.
+The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.ResumeRule; a row for
+`any` is for all. Conditions and records are explained below the table, each in one function.
 
 Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
 """
