@@ -19,8 +19,8 @@ from tiersnap.snapshot.tables.listed import LISTED
 
 Row = dict[str, Any]
 VERSION = 3
-_SINCE = {"log_start_checkpoint": 2, "orphan_indexes": 3}  # columns that version 1 had not
 _VERSION_KEY = b"tiersnap.collected"
+_ANEW = "give an empty folder as --to and collect again"
 _LONG, _TEXT = pa.int64(), pa.string()
 
 # Remote storage is asked by who reads it.
@@ -86,7 +86,7 @@ class Listing:
         """The inverse of `encode`.
 
         Raises:
-            UsageError: a newer tiersnap wrote it.
+            UsageError: another version of tiersnap wrote it.
             CorruptDataError: it is no such file.
         """
         try:
@@ -94,28 +94,17 @@ class Listing:
             version = int((table.schema.metadata or {})[_VERSION_KEY])
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            (row,) = table.select([name for name in COLLECTED.names if version >= _SINCE.get(name, 1)]).to_pylist()
-            if version < 2:
-                _make_version_2(row)
-            if version < 3:
-                row["orphan_indexes"] = []  # not told; the next collection tells
+            if version < VERSION:
+                raise UsageError(f"{name}: version {version} of an earlier tiersnap", hint=_ANEW)
+            (row,) = table.select(COLLECTED.names).to_pylist()
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
                 f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",
-                hint="give an empty folder as --to and collect again",
+                hint=_ANEW,
             ) from error
         decodes = {decode["base_offset"]: decode for decode in row.pop("decodes")}
         superseded = {each["object"]: each["since"] for each in row.pop("superseded")}
         return cls({**row, **dict.fromkeys(_OF_READER)}, decodes, superseded)
-
-
-def _make_version_2(row: Row) -> None:
-    """Version 1 does not say whether the log goes back further: states that were kept of it may lack its beginning."""
-    row["log_start_checkpoint"] = None
-    if any(segment["base_offset"] == 0 for segment in row["segments"]):
-        return
-    for segment in row["segments"]:
-        segment["chain"] += ":1"
 
 
 def is_as_decoded(segment: Mapping[str, Any], decode: Mapping[str, Any]) -> bool:

@@ -11,9 +11,10 @@ One line of JSON.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
@@ -56,59 +57,47 @@ class Marker:
             return self.directory_id == other.directory_id
         return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)
 
-    @property
-    def _is_sane(self) -> bool:
-        texts = (self.cluster_id or "", self.directory_id or "", self.log_dir, *self.partitions, *self.absent)
-        numbers = (self.node_id or 0, *self.absent.values())
-        return all(isinstance(each, str) for each in texts) and all(type(each) is int for each in numbers)
-
     def encode(self) -> bytes:
-        """One line of JSON."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "logDir": self.log_dir,
-                "nodeId": self.node_id,
-                "clusterId": self.cluster_id,
-                "directoryId": self.directory_id,
-                "partitions": sorted(self.partitions),
-                "absent": dict(sorted(self.absent.items())),
-            },
-            separators=(",", ":"),
-        ).encode()
+        """Return one line of JSON."""
+        absent = dict(sorted(self.absent.items()))
+        stored = _Stored(
+            VERSION, self.log_dir, self.node_id, self.cluster_id, self.directory_id, sorted(self.partitions), absent
+        )
+        return msgspec.json.encode(stored)
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Marker:
-        """The inverse of `encode`.
+        """Return the inverse of `encode`.
 
         Raises:
             UsageError: a newer tiersnap wrote it.
             CorruptDataError: it is no such file.
         """
         try:
-            found = json.loads(data)
-            version = found["version"]
-            if isinstance(version, int) and version > VERSION:
+            version = msgspec.json.decode(data, type=_Version).version
+            if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            marker = cls(
-                found["logDir"],
-                found["nodeId"],
-                found["clusterId"],
-                found["directoryId"],
-                tuple(found["partitions"]),
-                dict(found["absent"]),
-            )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _corrupt(name, repr(error)[:200]) from error
-        if not marker._is_sane:
-            raise _corrupt(name, "a field is of another type")
-        if (
-            type(version) is not int
-            or version != VERSION
-            or not all(map(split_folder_name, (*marker.partitions, *marker.absent)))
-        ):
+            found = msgspec.json.decode(data, type=_Stored)
+        except (ValueError, RecursionError) as error:
+            raise _corrupt(name, str(error)[:200]) from error
+        if version != VERSION or not all(map(split_folder_name, (*found.partitions, *found.absent))):
             raise _corrupt(name, f"version {version}, or a partition that has no such name")
-        return marker
+        ids = (found.node_id, found.cluster_id, found.directory_id)
+        return cls(found.log_dir, *ids, tuple(found.partitions), found.absent)
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Stored(msgspec.Struct, rename="camel"):
+    version: int
+    log_dir: str
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+    partitions: list[str]
+    absent: dict[str, int]
 
 
 def _corrupt(name: str, reason: str) -> CorruptDataError:
