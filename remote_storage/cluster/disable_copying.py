@@ -41,7 +41,7 @@ from tiersnap.snapshot.errors import TransientError
 Values = Mapping[str, str | None]
 """Settings of a topic's own by name; None is one that the topic does not have."""
 
-_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # as earlier versions put them aside
+_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # endless, and nobody says why
 
 _log = logging.getLogger(__name__)
 
