@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,9 +12,10 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness
+from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,17 @@ class Scanned:
         )
         verdicts = {offset: found.verdict(now, producer_expiration) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, now, producer_expiration)
+
+    @property
+    def segments(self) -> Iterator[SegmentReadiness]:
+        """The segments with the snapshots at their ends; nothing is computed in the place of a file."""
+        found = self.examination
+        for segment, readiness in zip(found.segments, self.readiness, strict=True):
+            end = segment.next_base_offset
+            offset = found.facts.log_end_offset if end is None else end
+            verdict = self.snapshots.get(offset, SnapshotVerdict.MISSING)
+            provenance = Provenance.BROKER if verdict.is_trusted else None
+            yield SegmentReadiness(segment, readiness, JudgedSnapshot(found.reached.get(offset), verdict, provenance))
 
 
 class Inventory(Protocol):

@@ -1,4 +1,4 @@
-"""A whole partition replayed: its segments' runs carried in order, every wanted boundary judged on the way.
+"""A whole partition replayed: its segments' runs in offset order, every wanted boundary judged on the way.
 
 `scan`, `verify` and `repair` give it runs folded on the spot; the Spark job gives it runs that earlier tasks folded
 and, where nothing changed below, the state of the last run to start from.
@@ -24,7 +24,7 @@ from tiersnap.snapshot.replay.partition_state import (
     PartitionState,
     Refusal,
     StartState,
-    carry,
+    replay_runs,
 )
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
@@ -235,7 +235,7 @@ def _boundaries(
             wanted.add(replay.log_end)
         wanted -= {first, started_at}
         intact = end.finding is None or end.finding.kind is FindingKind.EMPTY_SEGMENT
-        yield from carry(
+        yield from replay_runs(
             state,
             _watching(runs, replay, state),
             wanted if intact else wanted & {segment.base_offset},

@@ -1,4 +1,4 @@
-"""Carrying the state along a partition: runs in, the state at every wanted offset out.
+"""Replay the runs of a partition in offset order: runs in, the producer state at every wanted offset out.
 
 The state is one table updated in place, so the cost is that of the deltas, not of segments x producers; entries are
 copied out only at boundaries somebody asked for. Snapshot files that are there are compared on the way; one that says
@@ -100,12 +100,12 @@ class Boundary:
 
     @property
     def entries(self) -> np.ndarray:
-        """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the carry goes on.
+        """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the replay goes on.
 
         An adopted file's entries where it strictly EXTENDS the log.
 
         Raises:
-            RuntimeError: the carry has gone on.
+            RuntimeError: the replay has gone on.
         """
         return self._entries()
 
@@ -113,7 +113,7 @@ class Boundary:
     def open_transactions(self) -> tuple[tuple[int, int], ...] | None:
         """(producer id, first offset) of the transactions open here, None where nobody knows all of them.
 
-        Ask before the carry goes on.
+        Ask before the replay goes on.
         """
         return None if self._open_transactions is None else self._open_transactions()
 
@@ -164,7 +164,7 @@ NOT_TOLD = "which does not tell the state there"
 
 
 class PartitionState:
-    """The state of one partition while it is carried along."""
+    """The state of one partition while it is replayed."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class PartitionState:
         @cache
         def entries() -> np.ndarray:
             if self._step != step:
-                raise RuntimeError("entries of a boundary that the carry has passed")
+                raise RuntimeError("entries of a boundary that the replay has passed")
             return self._producers.entries()
 
         return entries
@@ -355,7 +355,7 @@ class PartitionState:
         return StartState(offset, deltas, self.history_from, self.has_adopted)
 
 
-def carry(
+def replay_runs(
     state: PartitionState,
     runs: Iterable[Run],
     wanted: Iterable[int],

@@ -2,7 +2,7 @@
 
 A *producer delta* is a function from a producer's entry before a run of batches to its entry after it. Deltas of
 neighbouring runs combine, in offset order, into the delta of both, so segments fold anywhere, in any order, and are
-combined in order. An entry is a delta too (one that forgets what came before), hence carrying state along a partition
+combined in order. An entry is a delta too (one that forgets what came before), hence replaying a partition
 is combining. Field by field:
 
     producer_id

@@ -1,4 +1,4 @@
-"""Where the carry stage hands the snapshots it computed."""
+"""Where a replay hands the snapshots that it computed."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A broker leaves empty snapshots after a clean start without any, keeps damaged o
 idle producers; so presence proves nothing and absence of a producer is not always damage. A comparison counts every
 entry and knows no clock: it is a fact, and facts are stored. What it means today is derived from it:
 
-    start            only a file that says all that the log says (strictly MATCHES or EXTENDS) starts a carry
+    start            only a file that says all that the log says (strictly MATCHES or EXTENDS) starts a replay
     leave to upload  what the file lacks, or says otherwise, does no harm if a broker that loads it now drops those
                      entries anyway: no transaction is open, and by their own timestamps they are older than
                      producer.id.expiration.ms (ProducerStateManager.loadFromSnapshot). A timestamp in the future is
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def is_start(self) -> bool:
-        """Whether a carry may start from the file."""
+        """Whether a replay may start from the file."""
         return self.strict.is_trusted
 
     def does_harm(self, now: int, producer_expiration: int | None) -> bool:

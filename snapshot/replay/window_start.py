@@ -25,7 +25,7 @@ _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies befo
 
 
 class WindowStart:
-    """Where the carry of a partition begins that is scanned within the expiration.
+    """Where the replay of a partition begins that is scanned within the expiration.
 
     Attributes:
         state: of the producers that the window shows in part, at its first offset.
