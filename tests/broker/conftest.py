@@ -15,7 +15,7 @@ import pytest
 
 from tests.broker.harness import jars
 from tests.broker.harness.disks import Disks
-from tests.broker.harness.scenarios import write_current_log, write_legacy_log
+from tests.broker.harness.scenarios import CURRENT_VERSION, write_current_log, write_legacy_log
 from tests.broker.harness.two_disks import Lost, write_and_tier
 from tests.s3.conftest import aws_environment, endpoint, settings_for  # noqa: F401
 from tiersnap.remote_storage.stores.s3_client import client_of
@@ -65,3 +65,15 @@ def lost(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Lost:  # no
 def copy_of(tmp_path: Path) -> CopyDisks:
     """Copies shared disks into the test's own folder, `disks`."""
     return lambda disks: disks.copy_to(tmp_path / "disks")
+
+
+@pytest.fixture
+def disks_of(tmp_path: Path, request: pytest.FixtureRequest, copy_of: CopyDisks) -> Callable[[str], Disks]:
+    """Lays a topic with ten closed segments, that a release wrote, into the test's own folder, `disks`."""
+
+    def laid(version: str) -> Disks:
+        if version == CURRENT_VERSION:
+            return copy_of(request.getfixturevalue("current_disks"))
+        return write_current_log(tmp_path / "disks", version=version)
+
+    return laid

@@ -1,12 +1,8 @@
-"""Where brokers read is proven before a record is published; and what was published elsewhere is brought back.
-
-TIERSNAP_AIVEN_JARS is a folder with the jars of the Aiven plugin, which no registry has; without it those are skipped.
-"""
+"""Where brokers read is proven before a record is published; and what was published elsewhere is brought back."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +16,6 @@ from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.places import (
     CLOSED,
     QUICK,
-    AivenTier,
     Site,
     delete_local_files,
     files,
@@ -29,10 +24,11 @@ from tests.broker.harness.places import (
     refused,
 )
 from tests.broker.harness.reading import read_all
+from tests.broker.harness.releases import releases
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
-from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
@@ -48,35 +44,13 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker
 
-_AIVEN_JARS = os.environ.get("TIERSNAP_AIVEN_JARS", "")
 
-
-def _on(version: str, layout: str, *marks: pytest.MarkDecorator) -> object:
-    """A site of a release of Kafka and a layout."""
-    lacks_jars = pytest.mark.skipif(layout == "aiven" and not _AIVEN_JARS, reason="no TIERSNAP_AIVEN_JARS")
-    return pytest.param(
-        (version, layout), marks=[pytest.mark.kafka(version), lacks_jars, *marks], id=f"{version}-{layout}"
-    )
-
-
-SITES = [
-    _on(CURRENT_VERSION, "local-tiered-storage"),
-    *(
-        _on(version, layout, pytest.mark.nightly)
-        for version in ("3.9.1", "4.1.1")
-        for layout in ("local-tiered-storage", "aiven")
-    ),
-]
-
-
-@pytest.fixture(scope="module", params=SITES)
+@pytest.fixture(scope="module", params=releases(CURRENT_VERSION))
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    version, layout = request.param
-    root = tmp_path_factory.mktemp("place")
-    disks, place = kraft_disks(root / "disks", version), root / "tiers"
-    tier = LocalTier(place) if layout == "local-tiered-storage" else AivenTier(place, jars=f"{_AIVEN_JARS}/*")
-    with Broker(disks, version, tier=tier, settings=QUICK) as broker:
-        yield Site(broker, root, layout)
+    release, root = request.param, tmp_path_factory.mktemp("place")
+    disks, tier = kraft_disks(root / "disks", release.version), release.tier(root / "tiers")
+    with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
+        yield Site(broker, root)
 
 
 def interrupt() -> None:

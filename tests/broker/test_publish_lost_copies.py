@@ -12,6 +12,7 @@ from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.reading import read_all
+from tests.broker.harness.releases import releases
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
@@ -21,7 +22,7 @@ from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.broker, pytest.mark.parametrize("release", releases(CURRENT_VERSION))]
 
 QUICK = {
     "log.retention.check.interval.ms": "500",
@@ -36,11 +37,11 @@ def asked(broker: Broker) -> tuple[str, str]:
     return "--bootstrap-server", broker.bootstrap
 
 
-def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(tmp_path, capsys):
+def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(release, tmp_path, capsys):
     """One is lost in the middle and one at the end; then no local file is left, and the broker starts again."""
-    tier, elsewhere = LocalTier(tmp_path / "tier"), LocalTier(tmp_path / "elsewhere")
-    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
-    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+    tier, elsewhere = release.tier(tmp_path / "tier"), release.tier(tmp_path / "elsewhere")
+    disks = kraft_disks(tmp_path / "disks", release.version)
+    with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
         write_segments(broker, TOPIC, CLOSED + 1)
         folder = disks.partition(TOPIC)
@@ -49,7 +50,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
         isolations = ("read_uncommitted", "read_committed")
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
-        command = [str(disks.log_dir), *asked(broker), "--layout", "local-tiered-storage", "--topic", TOPIC, "--apply"]
+        command = [str(disks.log_dir), *asked(broker), "--layout", tier.layout, "--topic", TOPIC, "--apply"]
 
         def tiered(place: LocalTier) -> bool:
             assert tiersnap(["-q", "tier", *command, "--remote", str(place.directory)]) == 0
@@ -66,7 +67,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
             if segment.base_offset in (closed[1], closed[-1]):
                 for path in segment.files.values():
                     path.unlink()
-        (theirs,) = tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-0-*")
+        theirs = tier.segments(TOPIC)[0].files[".log"].parent
         for path in elsewhere.segments(TOPIC)[1].files.values():
             shutil.copy(path, theirs)
         assert tiered(tier), "tier copies the last one again"
@@ -80,7 +81,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
         wait_until(lambda: len(segment_bases(folder)) == 1, "local segments are deleted", seconds=30)
         assert {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations} == before
-    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+    with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         assert {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations} == before
         assert set(tier.complete_bases(TOPIC)) == set(closed), "nothing was copied or deleted"
         assert len(tier.complete_bases(TOPIC)) == CLOSED
@@ -89,19 +90,19 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
 
 
 def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_takes_meanwhile_is_not_lost(
-    tmp_path, capsys, monkeypatch
+    release, tmp_path, capsys, monkeypatch
 ):
     """One of a partition that goes on, and all of another."""
-    tier = LocalTier(tmp_path / "tier")
-    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
-    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+    tier = release.tier(tmp_path / "tier")
+    disks = kraft_disks(tmp_path / "disks", release.version)
+    with Broker(disks, release.version, tier=tier, settings=QUICK) as broker:
         create_topic(broker, TOPIC, partitions=2, configs=TOPIC_SETTINGS)
         write_segments(broker, TOPIC, CLOSED + 1)
         write_segments(broker, TOPIC, 2, partition=1, name="one-")
         wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED + 1, "it is tiered", seconds=30)
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
         write_segments(broker, TOPIC, CLOSED + 2, name="later-")
-        remote = ["--remote", str(tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
+        remote = ["--remote", str(tier.directory), "--layout", tier.layout, "--topic", TOPIC]
         command = ["-q", "tier", str(disks.log_dir), *remote, *asked(broker), "--apply"]
 
         def tiered() -> bool:
@@ -150,7 +151,7 @@ def publish(broker: Broker, place: LocalTier, capsys: pytest.CaptureFixture[str]
 def publish_all(broker: Broker, place: LocalTier, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict], str]:
     """`tiersnap publish --apply` of what is in `place`: exit code, the rows, and what was said."""
     capsys.readouterr()
-    remote = ["--remote", str(place.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
+    remote = ["--remote", str(place.directory), "--layout", place.layout, "--topic", TOPIC]
     code = tiersnap(["--output", "json", "publish", "--bootstrap-server", broker.bootstrap, *remote, "--apply"])
     said = capsys.readouterr()
     return code, json.loads(said.out)["result"]["rows"], said.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import Disks, kraft_disks
 from tests.broker.harness.mended import known_producers
 from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.releases import Release, releases
 from tests.broker.harness.scenarios import TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, alter_topic
@@ -57,25 +57,16 @@ def elect_second(first: Broker) -> None:
 
 def known_in_tier(tier: LocalTier) -> list[int]:
     """How many producers the snapshots of the remote segments know, in offset order."""
-    files = [each.files[".snapshot"] for each in tier.segments(TOPIC) if each.complete]
-    return [len(snapshot_file.decode(path.read_bytes())) for path in files]
+    return [len(snapshot_file.decode(each.snapshot)) for each in tier.segments(TOPIC) if each.complete]
 
 
-@pytest.mark.parametrize(
-    ("version", "settings"),
-    [
-        pytest.param("4.1.1", {}, marks=pytest.mark.kafka("4.1.1")),
-        pytest.param("3.9.1", {}, marks=[pytest.mark.nightly, pytest.mark.kafka("3.9.1")]),
-        pytest.param("4.3.1", FROM_THE_TIER, marks=[pytest.mark.nightly, pytest.mark.kafka("4.3.1")]),
-    ],
-)
-def test_a_replica_rebuilt_from_the_tier_is_cured_by_repair(
-    version: str, settings: Mapping[str, str], tmp_path: Path
-) -> None:
-    tier = LocalTier(tmp_path / "tier")
+@pytest.mark.parametrize("release", releases("4.1.1"))
+def test_a_replica_rebuilt_from_the_tier_is_cured_by_repair(release: Release, tmp_path: Path) -> None:
+    version, tier = release.version, release.tier(tmp_path / "tier")
+    settings = FROM_THE_TIER if version == "4.4.0" else {}
     first_disks = kraft_disks(tmp_path / "first", version)
     disks = broker_disks(tmp_path / "second", version, SECOND)
-    remote = ("--remote", tier.directory, "--layout", "local-tiered-storage")
+    remote = ("--remote", tier.directory, "--layout", tier.layout)
     with Broker(first_disks, version, tier=tier, settings=SOON) as first:
         second = FurtherBroker(disks, version, SECOND, first, tier, settings={**SOON, **settings})
         with second:

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 
 pytestmark = pytest.mark.broker
 
-VERSIONS = ("3.9.1", "4.1.1", CURRENT_VERSION)
+VERSIONS = ("3.9.1", "4.1.1", CURRENT_VERSION, "4.4.0")
 
 
 @pytest.mark.kafka(CURRENT_VERSION)

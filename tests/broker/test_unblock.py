@@ -13,6 +13,7 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, drop_snapshots_but_newest, segment_bases, snapshots
+from tests.broker.harness.releases import releases
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import (
     CURRENT_VERSION,
@@ -21,7 +22,7 @@ from tests.broker.harness.scenarios import (
     TOPIC,
     UPGRADED_VERSION,
 )
-from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.tiering import MANDATORY, TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, wait_for_leader
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tests.broker.harness.waiting import wait_until
@@ -49,21 +50,23 @@ def digests(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
+@pytest.mark.parametrize("release", releases(CURRENT_VERSION))
 def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_touched(
-    current_disks, copy_of, tmp_path, capsys
+    release, disks_of, tmp_path, capsys
 ):
-    disks = copy_of(current_disks)
+    disks = disks_of(release.version)
     folder = disks.partition(TOPIC)
     bases = segment_bases(folder)
     drop_snapshot(folder, bases[5])
-    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
-    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+    tier = release.tier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    (other,) = MANDATORY.keys() - {release.layout}
+    with Broker(disks, release.version, tier=tier) as broker:
         make_stick(broker)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4])
         before = digests(folder)
 
         wrong = tmp_path / "wrong"
-        for more in (("--remote", str(wrong)), ("--layout", "aiven", "--unproven")):
+        for more in (("--remote", str(wrong)), ("--layout", other, "--unproven")):
             assert tiersnap(["unblock", *options(broker), *more, "--apply"]) == 4
             assert "not what brokers read" in (said := capsys.readouterr().err) or f"this is {wrong}/" in said
             assert not list(wrong.rglob("*.log")), "nothing is tiered to a wrong place"

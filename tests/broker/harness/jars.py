@@ -3,7 +3,8 @@
 `python -m tests.broker.harness.jars [version ...]` fetches them ahead of the tests: without arguments VERSIONS, which
 tests of every day need. The NIGHTLY ones are fetched by the tests that ask for them.
 A folder is there whole or not at all: Ivy fills a folder of another name, which is renamed when nothing is missing. It
-keeps the ivy file that it was made from, so that an edited one is resolved anew.
+keeps the ivy file that it was made from, so that an edited one is resolved anew. The Aiven plugin is in its folder
+`aiven`: see compiled.py.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+
+from tests.broker.harness import compiled
 
 IVY_FILES = Path(__file__).parent / "ivy"
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "kafka"
@@ -49,6 +52,26 @@ def folder(version: str) -> Path:
         if not _is_current(version):
             _resolve(version)
     return CACHE / version
+
+
+@cache
+def aiven_plugin(version: str) -> str:
+    """Class path (with a wildcard) of the Aiven plugin for Kafka `version`, compiled first where the cache lacks it.
+
+    Raises:
+        JarsMissingError: TIERSNAP_AIVEN_SOURCE names no clone with the tag, or as `folder` does.
+    """
+    kafka = folder(version)
+    plugin, partial = kafka / "aiven", kafka / "aiven.partial"
+    clone = os.environ.get("TIERSNAP_AIVEN_SOURCE", "")
+    with _locked():
+        if not plugin.exists() and not clone:
+            raise JarsMissingError("no TIERSNAP_AIVEN_SOURCE, a clone of Aiven-Open/tiered-storage-for-apache-kafka")
+        if not plugin.exists():
+            _retrieve(IVY_FILES / "aiven-1.0.0.xml", partial, "bcprov-jdk18on-1.80.jar")
+            _compiled(lambda: compiled.compile_aiven_plugin(Path(clone), kafka, partial))
+            partial.rename(plugin)
+    return f"{plugin}/*"
 
 
 @cache
@@ -87,26 +110,37 @@ def _resolve(version: str) -> None:
     ivy_file = _ivy_file(version)
     _ensure_java()
     partial = CACHE / f"{version}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    _retrieve(ivy_file, partial, f"kafka_2.13-{version}.jar")
+    for sources in partial.glob("*-test-sources.jar"):
+        _compiled(lambda at=sources: compiled.compile_local_tiered_storage(at, partial))
+    shutil.copy(ivy_file, partial / _MADE_FROM)
+    shutil.rmtree(CACHE / version, ignore_errors=True)
+    partial.rename(CACHE / version)
+
+
+def _retrieve(ivy_file: Path, target: Path, wanted: str) -> None:
+    """Fill the folder `target` with what `ivy_file` names, the jar `wanted` among it."""
+    shutil.rmtree(target, ignore_errors=True)
     command = [
-        *("java", "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-confs", "default"),
+        *("java", "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-confs", "*"),
         *("-settings", str(IVY_FILES / "settings.xml"), "-ivy", str(ivy_file)),
-        *("-cache", str(CACHE / "ivy"), "-retrieve", f"{partial}/{_PATTERN}"),
+        *("-cache", str(CACHE / "ivy"), "-retrieve", f"{target}/{_PATTERN}"),
     ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as expired:
-        raise JarsMissingError(f"Kafka {version}: jars not there after {TIMEOUT_S} s") from expired
+        raise JarsMissingError(f"{ivy_file.stem}: jars not there after {TIMEOUT_S} s") from expired
     said = (done.stdout + done.stderr).strip()
-    if done.returncode != 0 or not (partial / f"kafka_2.13-{version}.jar").exists():
+    if done.returncode != 0 or not (target / wanted).exists():
         last = " | ".join(line.strip() for line in said.splitlines()[-3:])
-        raise JarsMissingError(
-            f"Kafka {version}: Ivy could not resolve the jars from Maven Central ({last}); "
-            f"try `python -m tests.broker.harness.jars {version}`"
-        )
-    shutil.copy(ivy_file, partial / _MADE_FROM)
-    shutil.rmtree(CACHE / version, ignore_errors=True)
-    partial.rename(CACHE / version)
+        raise JarsMissingError(f"{ivy_file.stem}: Ivy could not resolve the jars from Maven Central ({last})")
+
+
+def _compiled(compile_: Callable[[], None]) -> None:
+    try:
+        compile_()
+    except subprocess.CalledProcessError as error:
+        raise JarsMissingError(f"{error.cmd[0]}: {error.stderr.decode(errors='replace')[:500]}") from error
 
 
 def _ivy_jar() -> Path:

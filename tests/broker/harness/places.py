@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.reading import Record, read_all
-from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
@@ -28,30 +28,16 @@ CLOSED = 3
 
 
 @dataclass(frozen=True)
-class AivenTier(LocalTier):
-    """The Aiven plugin on a file system; `directory` is the place, whose last part is the plugin's key.prefix."""
-
-    jars: str = ""
-
-    def broker_settings(self) -> dict[str, str]:
-        return {
-            **super().broker_settings(),
-            "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
-            "remote.log.storage.manager.class.path": self.jars,
-            "rsm.config.chunk.size": "16384",
-            "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
-            "rsm.config.storage.root": str(self.directory.parent),
-            "rsm.config.key.prefix": f"{self.directory.name}/",
-        }
-
-
-@dataclass(frozen=True)
 class Site:
     """A running broker, where its segments belong, and the layout in which it reads them."""
 
     broker: Broker
     root: Path
-    layout: str = "local-tiered-storage"
+
+    @property
+    def layout(self) -> str:
+        assert self.broker.tier is not None
+        return self.broker.tier.layout
 
     @property
     def right(self) -> Path:

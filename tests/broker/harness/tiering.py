@@ -1,16 +1,22 @@
-"""Tiering into a directory with Kafka's own LocalTieredStorage, and what is found there.
+"""Tiering into a directory with Kafka's own LocalTieredStorage or the Aiven plugin, and what is found there.
 
 <directory>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<20 digits>-<segment id><suffix>
+<directory>/<topic>-<topic id>/<partition>/<20 digits>-<segment id><suffix>
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 TOPIC_SETTINGS = {"remote.storage.enable": "true"}
-MANDATORY = {".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"}
+MANDATORY = {
+    "local-tiered-storage": {".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"},
+    "aiven": {".log", ".indexes", ".rsm-manifest"},
+}
 BASE_DIGITS = 20
 
 
@@ -24,7 +30,15 @@ class TieredSegment:
 
     @property
     def complete(self) -> bool:
-        return self.files.keys() >= MANDATORY
+        return any(self.files.keys() >= mandatory for mandatory in MANDATORY.values())
+
+    @property
+    def snapshot(self) -> bytes:
+        """The producer snapshot."""
+        if ".snapshot" in self.files:
+            return self.files[".snapshot"].read_bytes()
+        part = json.loads(self.files[".rsm-manifest"].read_text())["segmentIndexes"]["producerSnapshot"]
+        return self.files[".indexes"].read_bytes()[part["position"] :][: part["size"]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,7 @@ class LocalTier:
     directory: Path
     interval_ms: int = 500
     metadata_partitions: int = 3  # more than one, so that a wrong partitioner is found out
+    layout: ClassVar[str] = "local-tiered-storage"
 
     def broker_settings(self) -> dict[str, str]:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -54,7 +69,7 @@ class LocalTier:
     def segments(self, topic: str, partition: int = 0) -> list[TieredSegment]:
         """Every copy there is, by base offset; a base tiered twice is there twice."""
         by_name: dict[str, dict[str, Path]] = defaultdict(dict)
-        for path in self.directory.glob(f"kafka-tiered-storage/{topic}-{partition}-*/*"):
+        for path in self.directory.glob(self._objects(topic, partition)):
             name, dot, suffix = path.name.partition(".")
             by_name[name][dot + suffix] = path
         return [
@@ -62,6 +77,32 @@ class LocalTier:
             for name, files in sorted(by_name.items())
         ]
 
+    def _objects(self, topic: str, partition: int) -> str:
+        """A glob of all of a partition's objects."""
+        return f"kafka-tiered-storage/{topic}-{partition}-*/*"
+
     def complete_bases(self, topic: str, partition: int = 0) -> tuple[int, ...]:
         """Base offsets of the copies that have every mandatory file."""
         return tuple(segment.base_offset for segment in self.segments(topic, partition) if segment.complete)
+
+
+@dataclass(frozen=True)
+class AivenTier(LocalTier):
+    """The Aiven plugin on a file system; `directory` is the place, whose last part is the plugin's key.prefix."""
+
+    jars: str = ""
+    layout: ClassVar[str] = "aiven"
+
+    def broker_settings(self) -> dict[str, str]:
+        return {
+            **super().broker_settings(),
+            "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+            "remote.log.storage.manager.class.path": self.jars,
+            "rsm.config.chunk.size": "16384",
+            "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
+            "rsm.config.storage.root": str(self.directory.parent),
+            "rsm.config.key.prefix": f"{self.directory.name}/",
+        }
+
+    def _objects(self, topic: str, partition: int) -> str:
+        return f"{topic}-*/{partition}/*"

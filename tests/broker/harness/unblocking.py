@@ -23,7 +23,7 @@ def options(broker: Broker) -> list[str]:
     assert broker.tier is not None
     return [
         *("--bootstrap-server", broker.bootstrap, "--source", str(broker.disks.log_dir)),
-        *("--remote", str(broker.tier.directory), "--layout", "local-tiered-storage"),
+        *("--remote", str(broker.tier.directory), "--layout", broker.tier.layout),
     ]
 
 
