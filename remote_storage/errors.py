@@ -149,6 +149,10 @@ class HiddenOffsetsError(GateError):
     """Raised when a new segment would hide offsets of another lineage that brokers find now."""
 
 
+class PlaintextRefusedError(GateError):
+    """Raised when plain text would go among segments that the plugin encrypted; names a manifest that shows it."""
+
+
 class WrongPlaceError(GateError):
     """Raised when brokers keep their remote segments elsewhere than the place that was named; names both."""
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import PlaceRequest, place_options
 from tiersnap.jobs.option_types import once
-from tiersnap.jobs.options import LAYOUTS, apply_option, cluster_options, topic_option
+from tiersnap.jobs.options import LAYOUTS, allow_plaintext_option, apply_option, cluster_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import MissingRemoteSegment, PlaceSentence, fields_of_missing, tell_failures, tell_place
@@ -53,6 +53,7 @@ class MendSummary:
 @once("--from", "wrong", required=True, metavar="URI", help="Where the objects were uploaded by mistake.")
 @once("--from-layout", type=click.Choice(LAYOUTS), help="How they lie there.  [default: as in --remote]")
 @topic_option
+@allow_plaintext_option
 @apply_option("Put them back; without it the plan is shown.")
 def mend(
     output: Output,
@@ -61,15 +62,16 @@ def mend(
     wrong: str,
     from_layout: str | None,
     topic: re.Pattern[str] | None,
+    allow_plaintext: bool,
     apply: bool,
 ) -> int:
     """Put back objects of remote segments that brokers know and do not find in --remote.
 
     For segments that were published at a wrong place: with a wrong --remote, prefix or --layout. Their objects come
     from --from, under the keys that brokers look for and under the same segment ids; in another layout they are built
-    again. No record changes and nothing is overwritten. Brokers read them at once, without a restart.
+    again. No record changes, nothing is overwritten, --from stays as it is. Brokers read them without a restart.
 
-    That brokers read --remote is proven as by tiersnap publish. What lies in --from stays there.
+    That brokers read --remote is proven as by tiersnap publish. Plain text goes among no encrypted segments.
     """
     from tiersnap.remote_storage.cluster.mend import MendOutcome, exit_code_of, plan_mending
     from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
@@ -82,14 +84,12 @@ def mend(
     target, layout = prover.store, prover.layout(place.layout)
     source, lies_as = open_existing_store(wrong, place.s3, writes=False), open_layout(from_layout or layout.name)
     if (source.uri, lies_as.name) == (target.uri, layout.name):
-        raise UsageError(
-            "--from is --remote, in the same layout", hint="name where the objects were uploaded by mistake"
-        )
+        raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending"):
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
         missing = find_missing(ask, reader.cache.ours, target, layout)
         proof = prover.prove(layout) if missing.segments else None
-        done = plan_mending(source, missing.segments, lies_as, layout)
+        done = plan_mending(source, missing.segments, lies_as, layout, None if allow_plaintext else target)
         if apply:
             done = list(PutBack(source, target, layout, reader.read_to_end).each(done))
     errors = [each.error for each in done if each.error is not None]

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.errors import PlaintextRefusedError
+from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
 
 _KEYS = ObjectKeys()
 
@@ -58,29 +60,54 @@ class Mending:
 
 
 def plan_mending(
-    source: ObjectStore, missing: Sequence[MissingSegment], source_layout: Layout, layout: Layout
+    source: ObjectStore,
+    missing: Sequence[MissingSegment],
+    source_layout: Layout,
+    layout: Layout,
+    target: ObjectStore | None = None,
 ) -> list[Mending]:
     """Look for missing segments in `source`, where they lie in `source_layout`; brokers read `layout`.
 
     One listing a partition, and a look into each copy.
+
+    Args:
+        target: where brokers read: plain text is refused among segments that are encrypted there. None to put it there.
     """
     local = isinstance(source_layout, LocalTieredStorageLayout)
     action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
     attempts: dict[str, SegmentObjects] = {}
+    look = None if target is None or isinstance(layout, LocalTieredStorageLayout) else EncryptionLook(target)
+    encrypted_by: dict[TopicIdPartition, str] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
+        encrypted_by[partition] = "" if look is None else look.of_partition(partition).manifest
         listed = list_segments(source, _KEYS, partition, local=local)
         attempts.update((each.segment_id, each) for each in listed)
-    return [_planned(source, each, attempts.get(each.metadata.id.segment_id), action) for each in missing]
+    return [
+        _planned(
+            source,
+            each,
+            attempts.get(each.metadata.id.segment_id),
+            action,
+            encrypted_by[each.metadata.id.topic_id_partition],
+        )
+        for each in missing
+    ]
 
 
 def _planned(
-    source: ObjectStore, missing: MissingSegment, attempt: SegmentObjects | None, action: MendAction
+    source: ObjectStore, missing: MissingSegment, attempt: SegmentObjects | None, action: MendAction, encrypted_by: str
 ) -> Mending:
     metadata = missing.metadata
     found = None if attempt is None else read_segment(source, attempt)
     why = _why_not(metadata, found, action)
     if isinstance(found, RemoteSegment) and not why:
-        return Mending(missing, action, MendOutcome.PLANNED, found)
+        if not encrypted_by or found.is_encrypted:
+            return Mending(missing, action, MendOutcome.PLANNED, found)
+        refused = PlaintextRefusedError(
+            f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {encrypted_by} shows it",
+            hint="--allow-plaintext, if plain text may lie there",
+        )
+        return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=refused)
     error = CorruptDataError(
         f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
         hint="find its objects, in older versions of the bucket say, and name that place by --from",
@@ -105,11 +132,12 @@ def _why_not(
 
 
 def exit_code_of(done: Iterable[Mending]) -> ExitCode:
-    """OK, also of a plan; PARTIAL where some failed; where all did TRANSIENT if all may pass, else DATA_CORRUPT."""
+    """OK, also of a plan; PARTIAL where some failed; where all did as they all ask for, else DATA_CORRUPT."""
     found = list(done)
-    errors = [each.error for each in found if each.error is not None]
-    if not errors:
+    codes = [each.error.exit_code for each in found if each.error is not None]
+    if not codes:
         return ExitCode.OK
-    if len(errors) < len(found):
+    if len(codes) < len(found):
         return ExitCode.PARTIAL
-    return ExitCode.TRANSIENT if all(isinstance(each, TransientError) for each in errors) else ExitCode.DATA_CORRUPT
+    asked = set(codes)
+    return codes[0] if asked in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.DATA_CORRUPT

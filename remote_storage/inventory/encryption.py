@@ -8,13 +8,15 @@ has none a few of the topic's, and then a few of the store's first ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
@@ -34,6 +36,31 @@ class Shown:
 
 
 PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionLook:
+    """Looks at the manifests of a partition, else of its topic, else of the store; at those once each."""
+
+    store: ObjectStore
+    _known: dict[str, Shown] = field(default_factory=dict)
+
+    def of_found(self, found: RemoteInventory) -> Shown:
+        """Return what is shown of a partition with this inventory."""
+        return self._of(found.partition.topic, shown_by_partition(found))
+
+    def of_partition(self, partition: TopicIdPartition) -> Shown:
+        """Return what is shown of a partition; one listing, and a few of its newest manifests."""
+        listed = self.store.list(ObjectKeys().partition_segments(partition, local=False))
+        return self._of(partition.topic, _shown_by(self.store, listed))
+
+    def _of(self, topic: str, shown: Shown) -> Shown:
+        for name in (topic, ""):
+            if shown == UNKNOWN and name not in self._known:
+                by_topic = partial(shown_by_topic, topic=topic)
+                self._known[name] = (by_topic if name else shown_by_store)(self.store, ObjectKeys())
+            shown = self._known[name] if shown == UNKNOWN else shown
+        return shown
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:

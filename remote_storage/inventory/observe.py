@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
-from tiersnap.remote_storage.inventory.encryption import (
-    UNKNOWN,
-    Shown,
-    shown_by_partition,
-    shown_by_store,
-    shown_by_topic,
-)
+from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
@@ -40,7 +35,10 @@ class Observe:
     layout: Layout
     refuses_plaintext: bool = False
     known_to_brokers: Mapping[str, Container[str]] | None = None
-    _shown: dict[str, Shown] = field(default_factory=dict, compare=False)  # by topic; "" of the store
+
+    @cached_property
+    def _encryption(self) -> EncryptionLook:
+        return EncryptionLook(self.store)
 
     def __call__(self, partition: Partition) -> RemoteView:
         """See RemoteLook."""
@@ -57,7 +55,7 @@ class Observe:
         copies += [_listed(each, is_done=False) for each in found.uncounted]
         copies += [ListedCopy(each.segment_id, each.start_offset, each.end_offset, is_ours=True) for each in lost]
         in_flight = found.in_flight()
-        shown = self._encryption(found) if segments and self.refuses_plaintext and not local else None
+        shown = self._encryption.of_found(found) if segments and self.refuses_plaintext and not local else None
         copies += [
             ListedCopy(
                 left.segment_id, left.start_offset, left.start_offset + 1, written_at=left.written_at, is_brokers=True
@@ -72,20 +70,6 @@ class Observe:
             None if shown is None else shown.manifest or None,
             len(leftovers_of(found)),
         )
-
-    def _encryption(self, found: RemoteInventory) -> Shown:
-        """What manifests show, of the partition, else of its topic, else of the store; those are asked once."""
-        topic, keys = found.partition.topic, ObjectKeys()
-        shown = shown_by_partition(found)
-        if shown == UNKNOWN:
-            if topic not in self._shown:
-                self._shown[topic] = shown_by_topic(self.store, keys, topic)
-            shown = self._shown[topic]
-        if shown == UNKNOWN:
-            if "" not in self._shown:
-                self._shown[""] = shown_by_store(self.store, keys)
-            shown = self._shown[""]
-        return shown
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """See RemoteLook."""

@@ -15,6 +15,7 @@ from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
+from tests.unit.test_encrypted_remote import encrypt
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome, exit_code_of, plan_mending
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.cluster.put_back import PutBack
@@ -184,6 +185,24 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     assert (done, objects(right), exit_code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(right, others[:1], AIVEN, AIVEN)
     assert "no object of it" in str(absent[0].error)
+
+
+@pytest.mark.parametrize("lies_as", [AIVEN, LOCAL], ids=["aiven", "local"])
+def test_mend_refuses_plain_text_among_encrypted_segments(lies_as, folder, wrong, right):
+    _, *rest = tier(folder, wrong, layout=lies_as)
+    tier(folder, right, bases={0})
+    (manifest,) = encrypt(right)
+    missing = Brokers(rest).missing(right, AIVEN).segments
+    planned = plan_mending(wrong, missing, lies_as, AIVEN, right)
+    assert {each.outcome for each in planned} == {MendOutcome.FAILED}
+    assert manifest in str(planned[0].error) and "--allow-plaintext" in planned[0].error.hint
+    assert exit_code_of(planned) is ExitCode.GATE_REFUSED
+
+    planned = plan_mending(wrong, missing, lies_as, AIVEN)
+    assert {each.outcome for each in planned} == {MendOutcome.PLANNED}
+    keys = encrypt(wrong) if lies_as is AIVEN else []
+    planned = plan_mending(wrong, missing, lies_as, AIVEN, right)
+    assert {each.outcome for each in planned} == {MendOutcome.PLANNED if keys else MendOutcome.FAILED}, "not plain text"
 
 
 @LAYOUTS
