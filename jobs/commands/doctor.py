@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 from msgspec import Meta
 
-from tiersnap.jobs.again import given_options
+from tiersnap.jobs.again import given_options, place_words
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.option_types import clock, once
@@ -138,7 +138,7 @@ def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> Host:
     if inventory is None:
         return Host.of(opened, partitions)
     found = Host.of(opened, partitions, inventory.coverage)
-    return replace(found, remote=view.remote or "", errors=tuple(inventory.errors))
+    return replace(found, remote=place_words(view.remote or "", view.layout), errors=tuple(inventory.errors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs.again import host_commands_of_scan
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import SparkRequest, as_one
 from tiersnap.jobs.output import Format, Output, of_row
@@ -278,6 +279,12 @@ def show_risk_of_host(
             output.talk(_disagreement(row))
     if host.never_tiered:
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
+    if host.not_compared:
+        commands = host_commands_of_scan([each.uri for each in host.log_dirs])
+        output.talk(
+            f"not compared: {count_of(host.not_compared, 'partition')}: what came before the files is in remote storage"
+            f"; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+        )
     return exit_code_of(host.findings)
 
 

@@ -71,7 +71,8 @@ class Host:
     """All log directories of one host.
 
     Attributes:
-        remote: remote storage that was asked what is tiered, as it was given; "" if none was.
+        remote: remote storage that was asked what is tiered, with the options that say how it is reached, for a shell;
+            "" if none was.
         errors: why it does not say what it holds.
     """
 
@@ -89,7 +90,8 @@ class Host:
         """Look at the directories and take in their partitions, of which only names and sizes count.
 
         Args:
-            coverage: what is tiered of a partition; asked of those that wait for a snapshot alone.
+            coverage: what is tiered of a partition; asked of those that wait for a snapshot, and of those whose log
+                begins in remote storage until something is there of one: that tells another place.
 
         Raises:
             UsageError: a directory is not of this host.
@@ -98,9 +100,12 @@ class Host:
         found = {each.uri: examined(each) for each in named}
         for each, finding in named_findings(named):
             found[each.uri].listed.findings.append(finding)
+        is_place_seen = False
         for each, partition in partitions:
-            asks = coverage is not None and missing_snapshots(partition)
+            tells = partition.begins_in_remote_storage and not is_place_seen
+            asks = tells or missing_snapshots(partition)
             tiered = coverage(partition) if coverage is not None and asks else NOTHING_REMOTE
+            is_place_seen |= tells and tiered != NOTHING_REMOTE
             found[each.uri].listed.add(partition, tiered)
             found[each.uri].missing += missing_snapshots(partition, tiered)
         return cls(tuple(found.values()))
@@ -224,7 +229,7 @@ class Host:
 
     @property
     def _remote(self) -> str:
-        return shlex.quote(self.remote) if self.remote else "s3://bucket/prefix"
+        return self.remote or "s3://bucket/prefix"
 
     @property
     def _arguments(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fold import Entry, State
 from tests.reference.pipeline import Runner
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
+from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
@@ -103,6 +105,12 @@ def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: Poisoned
     assert "it would not know 325 of 375 producers" in json.loads(asked.out)["result"]["summary"]
 
 
+def test_risk_reckons_nothing_where_the_log_begins_in_remote_storage(churn: PoisonedTier) -> None:
+    ran = tiersnap("simulate", "--risk", churn.logs)
+    assert_said(ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs} --remote s3://bucket/prefix")
+    assert ran.rows == []
+
+
 def test_repair_starts_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
     ran = tiersnap("repair", churn.logs, *NOW)
     assert_said(ran, 0, "2 snapshots are not compared", f"next: tiersnap repair {churn.logs}", "--remote")
@@ -118,6 +126,24 @@ def test_scan_and_doctor_name_the_command_that_compares(churn: PoisonedTier) -> 
     assert_said(tiersnap("scan", churn.logs, *NOW), 0, "not compared", command)
     ran = tiersnap("doctor", churn.logs)
     assert any(line.startswith(command) for line in json.loads(ran.out)["result"]["next"])
+
+
+def test_scan_and_doctor_say_that_another_place_holds_nothing_of_the_log(churn: PoisonedTier, tmp_path: Path) -> None:
+    _, remote, _, layout = words(churn)
+    (tmp_path / "elsewhere").mkdir()
+    (other,) = {*LAYOUTS} - {layout}
+    for place in (("--remote", tmp_path / "elsewhere"), ("--remote", remote, "--layout", other)):
+        for command in (("scan", churn.logs, *NOW), ("doctor", churn.logs)):
+            ran = tiersnap(*command, *place)
+            assert ran.exit_code == 4
+            assert "its log begins in remote storage, and nothing of it is at" in ran.out
+
+
+def test_doctor_names_the_place_as_it_was_given(churn: PoisonedTier) -> None:
+    ran = tiersnap("doctor", churn.logs, *words(churn), "--region", "eu-north-1")
+    first, *_ = json.loads(ran.out)["result"]["next"]
+    assert tiersnap(*shlex.split(first.split("   ")[0])[1:], *NOW).exit_code == 4, first
+    assert first.split("   ")[0].endswith("--region eu-north-1")
 
 
 @pytest.mark.parametrize("damage", [b"\x00\x01garbage", b""])
@@ -171,12 +197,15 @@ def test_where_the_tier_does_not_lead_to_a_good_snapshot_nothing_is_derived(chur
         assert_said(ran, 4)
 
 
-def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier) -> None:
+def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier, tmp_path: Path) -> None:
     other = LAYOUTS[not (churn.remote / "kafka-tiered-storage").exists()]
     for command in ("repair", "verify", "simulate", "tier"):
         ran = tiersnap(command, churn.logs, "--remote", churn.remote, "--layout", other, *NOW)
         assert_said(ran, 4, "no whole remote segment of churn-0 is there")
         assert "nothing to" not in ran.err
+    run = Runner(tmp_path, churn.logs, remote=str(churn.remote), layout=open_layout(other))(as_of=None)
+    assert ["no whole remote segment of churn-0 is there" in each for each in run.errors] == [True]
+    assert run.segments_tiered == 0
 
 
 def test_copies_of_another_lineage_start_nothing(churn: PoisonedTier) -> None:
@@ -209,3 +238,13 @@ def test_repair_goes_on_from_a_good_snapshot_when_the_tier_lost_its_start(tmp_pa
     assert_said(ran, 0)
     assert state(at.snapshots()[919]) == state(at.expected[919])
     shutil.rmtree(at.remote)
+
+
+def test_scan_and_doctor_doubt_no_place_that_holds_something(churn: PoisonedTier) -> None:
+    """A checkpoint may be older than what retention took of a log that was never tiered."""
+    never = churn.logs / "churn-1"
+    shutil.copytree(churn.folder, never)
+    checkpoint = churn.logs / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n2\nchurn 0 0\nchurn 1 0\n")
+    for command in (("scan", churn.logs, *NOW), ("doctor", churn.logs)):
+        assert "nothing of it is at" not in tiersnap(*command, *words(churn)).out

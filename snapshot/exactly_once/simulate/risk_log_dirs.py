@@ -21,12 +21,14 @@ class HostRisk:
     Attributes:
         findings: what is damaged or may not be read.
         never_tiered: number of partitions that are left out, since their topics are never tiered.
+        not_compared: number of partitions that are left out, since what came before their files is in remote storage.
     """
 
     log_dirs: Sequence[NamedLogDir]
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)
     never_tiered: int = 0
+    not_compared: int = 0
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -42,6 +44,8 @@ class HostRisk:
             self._partitions.append((each, partition))
             if survey.never_tiered:
                 self.never_tiered += 1
+            elif partition.begins_in_remote_storage:
+                self.not_compared += 1
             else:
                 yield partition_risk(survey, settings)
 
