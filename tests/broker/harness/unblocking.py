@@ -17,6 +17,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.snapshot.errors import ExitCode
 
 
 def options(broker: Broker) -> list[str]:
@@ -64,4 +65,4 @@ def killed_while_off(broker: Broker, number: signal.Signals) -> None:
             process.wait(60)
         finally:
             process.kill()
-    assert process.returncode == -number
+    assert process.returncode == (ExitCode.TERMINATED if number is signal.SIGTERM else -number)
