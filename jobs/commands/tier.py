@@ -252,7 +252,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 
 def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str]) -> None:
     from tiersnap.snapshot.readiness.exit_codes import next_steps
-    from tiersnap.snapshot.replay.remote_view import Encryption
+    from tiersnap.snapshot.replay.remote_listing import Encryption
 
     commands = host_commands(log_dirs, info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):

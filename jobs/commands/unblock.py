@@ -89,7 +89,7 @@ def unblock(
     from tiersnap.remote_storage.cluster.unblock import Unblock
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.places import places_of
-    from tiersnap.snapshot.replay.remote_view import Encryption
+    from tiersnap.snapshot.replay.remote_listing import Encryption
 
     prover = proof.prover(cluster, request.store, output.talk, sources, apply=request.apply)
     layout = prover.layout(request.layout)

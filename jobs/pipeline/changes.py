@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.listing import listed_segments
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.log.findings import NOT_READ
-from tiersnap.snapshot.replay.remote_view import Encryption
+from tiersnap.snapshot.replay.remote_listing import Encryption
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.replay.remote_view import Encryption
+from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _LISTED = 1000  # objects: one page of a listing
 _READ = 4  # manifests, the newest of those

@@ -13,9 +13,9 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.remote_listing import RemoteListing
 from tiersnap.snapshot.replay.remote_start import beginning, is_continued
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.remote_view import RemoteView
 
 _T = TypeVar("_T")
 
@@ -24,9 +24,9 @@ _T = TypeVar("_T")
 class ObserveOnce(Observe):
     """Looks once at a partition that is asked for again right after."""
 
-    _last: dict[str, RemoteView] = field(default_factory=dict)
+    _last: dict[str, RemoteListing] = field(default_factory=dict)
 
-    def __call__(self, partition: Partition) -> RemoteView:
+    def __call__(self, partition: Partition) -> RemoteListing:
         """See RemoteLook."""
         if partition.path not in self._last:
             found = super().__call__(partition)

@@ -1,4 +1,4 @@
-"""What the listing of a log directory asks of remote storage: replay.remote_view.RemoteLook over a store."""
+"""What the listing of a log directory asks of remote storage: replay.remote_listing.RemoteLook over a store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.remote_state import RemoteState
-from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy, RemoteView
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Observe:
     def _encryption(self) -> EncryptionLook:
         return EncryptionLook(self.store)
 
-    def __call__(self, partition: Partition) -> RemoteView:
+    def __call__(self, partition: Partition) -> RemoteListing:
         """See RemoteLook."""
         keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
         local_start = partition.segments[0].base_offset
@@ -63,7 +63,7 @@ class Observe:
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys
         ]
-        return RemoteView(
+        return RemoteListing(
             tuple(copies),
             found.expired_to or None,
             None if shown is None else shown.encryption,

@@ -15,8 +15,8 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
-from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.trust import Provenance
 
 _log = logging.getLogger(__name__)

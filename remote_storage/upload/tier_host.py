@@ -35,7 +35,7 @@ from tiersnap.snapshot.replay.decodes import LocalDecodes
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.remote_view import Encryption, RemoteView
+from tiersnap.snapshot.replay.remote_listing import Encryption, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 
@@ -178,7 +178,7 @@ class HostTier:
             encryption=remote.encryption,
         )
 
-    def _beside_now(self, remote: RemoteView) -> BesideBrokers:
+    def _beside_now(self, remote: RemoteListing) -> BesideBrokers:
         """By the store's clock as it is now; that is asked only where a broker's copy may have been made just now."""
         is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
         return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside

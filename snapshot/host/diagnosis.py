@@ -26,7 +26,7 @@ from tiersnap.snapshot.replay.examine import has_leader_epoch
 
 
 @dataclass
-class Listed:
+class SegmentCounts:
     """Counts of one log directory.
 
     Attributes:

@@ -14,7 +14,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class MountedDisk:
     """One file system; bytes.
 
     Attributes:
@@ -59,7 +59,7 @@ class Disk:
         return 0 if not self.total else -(-100 * used // self.total)
 
 
-def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> Disk:
+def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedDisk:
     """The file system that holds `path`.
 
     Args:
@@ -74,7 +74,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> Disk:
     while not mount.is_mount():
         mount = mount.parent
     device, kind = _mounted(mounts).get(str(mount), ("", ""))
-    return Disk(
+    return MountedDisk(
         mount=str(mount),
         device=device,
         kind=kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tiersnap.snapshot.host.disk import Disk
+from tiersnap.snapshot.host.disk import MountedDisk
 from tiersnap.snapshot.units import human_bytes
 
 _RETENTION = (
@@ -15,7 +15,7 @@ _RETENTION = (
 )
 
 
-def says_room(what: str, needed: int, disk: Disk) -> str:
+def says_room(what: str, needed: int, disk: MountedDisk) -> str:
     """Return what is needed and what is free, in words, and how much must be freed where that is too little.
 
     Args:
@@ -27,7 +27,7 @@ def says_room(what: str, needed: int, disk: Disk) -> str:
     return f"{what} need {human_bytes(needed)}, {disk.says_free()} are free{freed}"
 
 
-def ways_to_free(disk: Disk, deleted: int) -> Iterator[str]:
+def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
     """Say what frees a disk, the fastest first.
 
     Args:

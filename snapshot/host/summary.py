@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
-from tiersnap.snapshot.host.disk import Disk, disk_of
+from tiersnap.snapshot.host.diagnosis import SegmentCounts, at_least, missing_snapshots, read_meta_properties
+from tiersnap.snapshot.host.disk import MountedDisk, disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
 from tiersnap.snapshot.log.disk_findings import named_findings
@@ -41,10 +41,10 @@ class Examined:
     path: str
     is_clean: bool
     meta: MetaProperties | None
-    disk: Disk
+    disk: MountedDisk
     holder: Holder | None
     lock_unknown: str
-    listed: Listed
+    listed: SegmentCounts
     missing: int = 0
 
 
@@ -62,7 +62,7 @@ def examined(each: NamedLogDir) -> Examined:
     except OSError as error:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
-    listed = Listed(findings=[] if finding is None else [finding])
+    listed = SegmentCounts(findings=[] if finding is None else [finding])
     return Examined(each.uri, each.log_dir.path, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
 
 

@@ -24,7 +24,7 @@ _EVERY_ENTRY = (0, None)
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedSnapshot:
+class JudgedFile:
     """One file; `verdict` and `reason` are as they were asked for, `comparison` is all of it."""
 
     offset: int
@@ -66,7 +66,7 @@ class Verification:
 
     def snapshots(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
-    ) -> Iterator[tuple[NamedLogDir, Partition, VerifiedSnapshot]]:
+    ) -> Iterator[tuple[NamedLogDir, Partition, JudgedFile]]:
         """Every file that is there.
 
         Raises:
@@ -124,9 +124,9 @@ class Verification:
         exactly.note_unreached()
         return exactly.found
 
-    def _judged(self, offset: int, comparison: Comparison) -> VerifiedSnapshot:
+    def _judged(self, offset: int, comparison: Comparison) -> JudgedFile:
         at = self.at or _EVERY_ENTRY
-        return VerifiedSnapshot(offset, comparison.verdict(*at), comparison.reason(*at), comparison)
+        return JudgedFile(offset, comparison.verdict(*at), comparison.reason(*at), comparison)
 
 
 class ExactComparison:

@@ -11,8 +11,8 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.remote_start import claimed_start, copies_up_to, is_continued
-from tiersnap.snapshot.replay.remote_view import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteLook, RemoteView
 
 # Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
 _MOST_STARTS = 4
@@ -36,7 +36,7 @@ class PartitionListing:
     filesystem: FileSystem
     partition: Partition
     cluster_id: str | None = None
-    remote: RemoteView = NOTHING_SEEN
+    remote: RemoteListing = NOTHING_SEEN
     remote_error: RecordedError | None = None
     start: ClaimedStart | None = None
     tiered: frozenset[int] = frozenset()

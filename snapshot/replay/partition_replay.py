@@ -21,8 +21,8 @@ from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch
 from tiersnap.snapshot.replay.partition_state import (
     Boundary,
     CopyState,
-    PartitionState,
     Refusal,
+    ReplayState,
     StartState,
     replay_runs,
 )
@@ -182,8 +182,8 @@ def replay_partition(
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)
 
 
-def _state_at_first(partition: Partition, begins: Beginning) -> PartitionState:
-    return PartitionState(
+def _state_at_first(partition: Partition, begins: Beginning) -> ReplayState:
+    return ReplayState(
         log_start=partition.first_base_offset,
         cleaned_below=partition.cleaner_offset,
         start=begins.start,
@@ -203,7 +203,7 @@ def _ascending(deltas: np.ndarray) -> np.ndarray:
 
 
 def _boundaries(
-    replay: Replay, state: PartitionState, read_runs: ReadRuns, read_snapshot: ReadSnapshot
+    replay: Replay, state: ReplayState, read_runs: ReadRuns, read_snapshot: ReadSnapshot
 ) -> Iterator[Boundary]:
     partition, begins = replay.partition, replay.begins
     started_at = -1 if begins.start is None else begins.start.offset
@@ -254,7 +254,7 @@ def _boundaries(
         replay.watch(state.first_open_offset())
 
 
-def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:
+def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:
     """The runs; remembers what is open when the replay stands at the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:

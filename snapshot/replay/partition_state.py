@@ -163,7 +163,7 @@ NOT_ASKED = "which was not asked (--remote)"
 NOT_TOLD = "which does not tell the state there"
 
 
-class PartitionState:
+class ReplayState:
     """The state of one partition while it is replayed."""
 
     def __init__(
@@ -356,7 +356,7 @@ class PartitionState:
 
 
 def replay_runs(
-    state: PartitionState,
+    state: ReplayState,
     runs: Iterable[Run],
     wanted: Iterable[int],
     *,

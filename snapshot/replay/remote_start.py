@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.partition_replay import Beginning
 from tiersnap.snapshot.replay.partition_state import CopyState, StartState
 from tiersnap.snapshot.replay.producer_state import from_entries
-from tiersnap.snapshot.replay.remote_view import ClaimedStart, ListedCopy, RemoteLook, RemoteView
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.trust import Comparison, Provenance
 
 
@@ -91,7 +91,7 @@ def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition:
 
 def _agrees(copy: ListedCopy, partition: Partition) -> bool:
     """Return whether the whole copy is finished, and of the log's own lineage."""
-    remote = RemoteView((copy,)).coverage(partition.leader_epochs)
+    remote = RemoteListing((copy,)).coverage(partition.leader_epochs)
     return remote.covers(copy.start_offset, copy.end_offset)
 
 
@@ -132,4 +132,4 @@ def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool:
     first = partition.first_base_offset
     if partition.log_start_checkpoint is not None or first == 0:
         return partition.begins_in_remote_storage
-    return RemoteView(tuple(copies)).coverage(partition.leader_epochs, first + 1).covers(first - 1, first)
+    return RemoteListing(tuple(copies)).coverage(partition.leader_epochs, first + 1).covers(first - 1, first)

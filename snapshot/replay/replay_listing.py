@@ -16,9 +16,9 @@ from tiersnap.snapshot.replay.examine import Examination, conclude, examine_deco
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StartState, StoredAt
+from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.remote_view import RemoteLook
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.store_boundary import BoundaryStore

@@ -22,7 +22,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
-from tiersnap.snapshot.replay.remote_view import ClaimedStart, Encryption, ListedCopy, RemoteView
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, Encryption, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.replay_options import fingerprint
 from tiersnap.snapshot.replay.trust import Provenance
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, to_leader_epochs
@@ -252,7 +252,7 @@ def listing_of(row: Mapping[str, Any]) -> PartitionListing:
         filesystem,
         from_row(path.rstrip("/"), row),
         row["cluster_id"],
-        RemoteView(
+        RemoteListing(
             tuple(copies_of(row["copies"] or ())),
             row["expired_to"],
             None if row["encryption"] is None else Encryption(row["encryption"]),

@@ -14,7 +14,7 @@ from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
-from tiersnap.snapshot.replay.remote_view import RemoteLook
+from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.segment_fold import Run

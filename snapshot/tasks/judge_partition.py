@@ -11,7 +11,7 @@ import pyarrow as pa
 from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.remote_view import RemoteView
+from tiersnap.snapshot.replay.remote_listing import RemoteListing
 from tiersnap.snapshot.tables.facts import FactKind, Row, open_transaction_rows, to_partition, to_segment, to_snapshot
 from tiersnap.snapshot.tables.listed import copies_of
 from tiersnap.snapshot.tables.readiness import readiness_row
@@ -76,5 +76,5 @@ def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) ->
         copies: rows of `remote_log_segments`.
     """
     found = tuple(copies_of(copies))
-    view = RemoteView(found, expired_to=carried["expired_to"], encrypted_by=carried["encrypted_by"])
+    view = RemoteListing(found, expired_to=carried["expired_to"], encrypted_by=carried["encrypted_by"])
     return view.coverage(to_leader_epochs(carried["leader_epochs"]), carried["log_end_offset"])

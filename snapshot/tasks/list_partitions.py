@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister, copy_before
-from tiersnap.snapshot.replay.remote_view import RemoteLook
+from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.replay_options import fingerprint
 from tiersnap.snapshot.tables.listed import LISTED, remote_columns
 from tiersnap.snapshot.tasks.scan_window import mark_window

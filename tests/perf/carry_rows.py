@@ -10,7 +10,7 @@ from tests.perf.make_log import START_TIME
 from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import Scale
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.partition_state import PartitionState, replay_runs
+from tiersnap.snapshot.replay.partition_state import ReplayState, replay_runs
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.segment_fold import Run
 
@@ -42,7 +42,7 @@ def runs(segments: int, producers: int) -> list[Run]:
 
 def carry_along(carried: list[Run], wanted: list[int]) -> int:
     """Bytes of the snapshots at the wanted offsets."""
-    state = PartitionState(log_start=0)
+    state = ReplayState(log_start=0)
     boundaries = replay_runs(state, carried, wanted, read_snapshot=lambda _: None, log_end=carried[-1].start_offset + 1)
     return sum(len(snapshot_file.encode(boundary.entries)) for boundary in boundaries)
 

@@ -12,7 +12,7 @@ from tests.perf.measure import print_peak
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
-from tiersnap.snapshot.replay.partition_state import PartitionState
+from tiersnap.snapshot.replay.partition_state import ReplayState
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
@@ -49,7 +49,7 @@ def carry(log_dir: str, producers: str) -> None:
     listed = open_log_dir(log_dir)
     partition = read_partition(listed.filesystem, f"{log_dir}/perf-0", listed.checkpoints)
     runs, _ = fold_segment(LOCAL, partition.segments[0])
-    state = PartitionState(log_start=0)
+    state = ReplayState(log_start=0)
     state.advance(Run(0, deltas_of(np.arange(int(producers), dtype=np.int64), 0), -1))
     for run in (*runs, *runs):
         state.advance(run)

@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
-from tiersnap.snapshot.replay.partition_state import Boundary, PartitionState, Refusal, StartState
+from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, StartState
 from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
@@ -36,7 +36,7 @@ def of_log(last_offset: int) -> Entry:
     return Entry(epoch=0, last_sequence=last_offset, last_offset=last_offset, offset_delta=9, timestamp=TIMESTAMP + 9)
 
 
-def at(state: PartitionState, offset: int, found: State | None = None) -> Boundary:
+def at(state: ReplayState, offset: int, found: State | None = None) -> Boundary:
     data = None if found is None else snapshot_file.encode(rows(found))
     return state.boundary(offset, read_snapshot=lambda _: data)
 
@@ -46,7 +46,7 @@ def ids(entries: np.ndarray) -> list[int]:
 
 
 def test_a_file_that_knows_producers_from_before_the_log_start_is_the_state_from_there_on() -> None:
-    state = PartitionState(log_start=10)
+    state = ReplayState(log_start=10)
     state.advance(run(10))
     before = at(state, 20)
     assert (before.provenance, ids(before.entries)) == (Provenance.COMPUTED_FROM_LOG_START, [1])
@@ -64,7 +64,7 @@ def test_a_file_that_knows_producers_from_before_the_log_start_is_the_state_from
 
 
 def test_a_file_that_is_not_strictly_right_changes_no_state() -> None:
-    state = PartitionState(log_start=10)
+    state = ReplayState(log_start=10)
     state.advance(run(10))
     for found in ({7: OLD}, {1: replace(of_log(19), last_sequence=3), 7: OLD}, {}):
         refused = at(state, 20, found)
@@ -74,7 +74,7 @@ def test_a_file_that_is_not_strictly_right_changes_no_state() -> None:
 
 
 def test_once_a_file_was_adopted_a_producer_of_offset_0_is_one_too_many_like_any_other() -> None:
-    state = PartitionState(log_start=10)
+    state = ReplayState(log_start=10)
     state.advance(run(10))
     at(state, 20, {1: of_log(19), 7: OLD})
     more = at(state, 20, {1: of_log(19), 7: OLD, 8: replace(OLD, last_offset=0)})
@@ -82,7 +82,7 @@ def test_once_a_file_was_adopted_a_producer_of_offset_0_is_one_too_many_like_any
 
 
 def test_a_log_that_is_continued_begins_with_an_empty_file_where_its_files_do() -> None:
-    state = PartitionState(log_start=10, is_continued=True)
+    state = ReplayState(log_start=10, is_continued=True)
     assert state.lacks_start
     state.begin(read_snapshot=lambda _: snapshot_file.encode(rows({})))
     assert not state.lacks_start
@@ -92,7 +92,7 @@ def test_a_log_that_is_continued_begins_with_an_empty_file_where_its_files_do() 
 
 
 def test_where_the_cleaner_never_was_a_file_at_offset_1_must_be_right() -> None:
-    state = PartitionState(log_start=0)
+    state = ReplayState(log_start=0)
     state.advance(Run(0, fold(rows_of(data_batch(0, 1, 1, 0, 0))), TIMESTAMP))
     known = {1: replace(of_log(0), offset_delta=0, timestamp=TIMESTAMP)}
     assert at(state, 1, known).found.strict is SnapshotVerdict.MATCHES
@@ -100,20 +100,20 @@ def test_where_the_cleaner_never_was_a_file_at_offset_1_must_be_right() -> None:
 
 
 def test_what_is_open_at_a_boundary_is_told_where_it_is_known() -> None:
-    found = at(PartitionState(log_start=0), 0).found
+    found = at(ReplayState(log_start=0), 0).found
     unknown = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=None)
     known = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=lambda: ((7, 0),))
     assert (unknown.open_transactions, known.open_transactions) == (None, ((7, 0),))
 
 
 def test_what_was_adopted_is_remembered_in_the_state_to_continue_from() -> None:
-    state = PartitionState(log_start=10)
+    state = ReplayState(log_start=10)
     state.advance(run(10))
     assert not state.state(20).has_adopted
     at(state, 20, {1: of_log(19), 7: OLD})
     kept = state.state(20)
     assert (kept.offset, kept.history_from, kept.has_adopted) == (20, 10, True)
-    again = PartitionState(log_start=10, start=kept)
+    again = ReplayState(log_start=10, start=kept)
     assert (again.provenance, ids(at(again, 20).entries)) == (Provenance.COMPUTED, [1, 7])
     assert at(again, 20, {1: of_log(19), 7: OLD, 8: OLD}).found.strict is SnapshotVerdict.SUSPECT
 
@@ -132,7 +132,7 @@ def test_a_start_says_how_far_back_its_history_goes(
     log_start: int, history_from: int, has_adopted: bool, folded_from: int, provenance: Provenance
 ) -> None:
     start = StartState(50, run(40).deltas, history_from, has_adopted)
-    state = PartitionState(log_start=log_start, start=start)
+    state = ReplayState(log_start=log_start, start=start)
     assert (state.folded_from, state.provenance, state.history_from) == (folded_from, provenance, history_from)
     observed = at(state, 50, {1: of_log(49), 7: OLD}).found.strict
     knows_all = history_from == 0 or has_adopted
@@ -143,7 +143,7 @@ def test_a_start_says_how_far_back_its_history_goes(
 def test_up_to_the_cleaners_offset_itself_a_file_may_know_what_was_removed(
     cleaned_below: int | None, is_explained: bool
 ) -> None:
-    state = PartitionState(log_start=0, cleaned_below=cleaned_below)
+    state = ReplayState(log_start=0, cleaned_below=cleaned_below)
     state.advance(run(0))
     observed = at(state, 20, {1: of_log(9), 7: OLD}).found.strict
     assert observed is (SnapshotVerdict.EXTENDS if is_explained else SnapshotVerdict.SUSPECT)
@@ -153,7 +153,7 @@ def test_of_two_producers_that_a_broker_refuses_in_one_run_the_first_is_named() 
     opened = data_batch(0, 1, 1, 0, 0, transactional=True) + data_batch(1, 1, 2, 0, 0, transactional=True)
     for first, second in ((1, 2), (2, 1)):
         refused = data_batch(2, 1, first, 0, 1) + data_batch(3, 1, second, 0, 1)
-        state = PartitionState(log_start=0)
+        state = ReplayState(log_start=0)
         assert state.advance(Run(0, fold(rows_of(opened)), TIMESTAMP))
         assert not state.advance(Run(2, fold(rows_of(refused)), TIMESTAMP))
         assert state.refusal is not None

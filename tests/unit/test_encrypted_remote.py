@@ -28,7 +28,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.remote_view import Encryption
+from tiersnap.snapshot.replay.remote_listing import Encryption
 
 pytestmark = pytest.mark.unit
 

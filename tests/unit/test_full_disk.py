@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.small_disk import SmallDisk
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.host.disk import Disk, disk_of
+from tiersnap.snapshot.host.disk import MountedDisk, disk_of
 from tiersnap.snapshot.host.full_disk import ways_to_free
 from tiersnap.snapshot.repair.space import says_space
 from tiersnap.snapshot.units import human_bytes
@@ -97,8 +97,8 @@ def test_free_space_is_what_this_user_may_write(tmp_path: Path, monkeypatch: pyt
     assert said[1].startswith(human_bytes(found.free))
 
 
-EXT4 = Disk("/data", "/dev/nvme1n1", "ext4", total=95 << 30, free=0, reserved=5 << 30, is_read_only=False)
-XFS = Disk("/data", "/dev/nvme1n1", "xfs", total=95 << 30, free=0, reserved=0, is_read_only=False)
+EXT4 = MountedDisk("/data", "/dev/nvme1n1", "ext4", total=95 << 30, free=0, reserved=5 << 30, is_read_only=False)
+XFS = MountedDisk("/data", "/dev/nvme1n1", "xfs", total=95 << 30, free=0, reserved=0, is_read_only=False)
 
 
 def test_what_frees_a_disk_fastest_comes_first() -> None:

@@ -16,7 +16,7 @@ from tests.reference.recovered import rows_of
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.windows import MappedWindows
-from tiersnap.snapshot.replay.partition_state import PartitionState
+from tiersnap.snapshot.replay.partition_state import ReplayState
 from tiersnap.snapshot.replay.producer_state import fold
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 
@@ -106,7 +106,7 @@ def test_entries_of_a_boundary_that_the_carry_has_passed_are_refused_and_those_a
     def boundary(offset: int):
         return state.boundary(offset, read_snapshot=lambda _: None)
 
-    state = PartitionState(log_start=0)
+    state = ReplayState(log_start=0)
     state.advance(run(0))
     asked, not_asked = boundary(1), boundary(1)
     assert asked.entries["last_offset"].tolist() == [0]

@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
-from tiersnap.snapshot.replay.remote_view import ListedCopy, RemoteView
+from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
@@ -202,7 +202,7 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
     (partition,) = open_log_dir(str(tmp_path)).partitions()
 
     def tiered(*copies: tuple[int, int, int, bool]) -> list[int]:
-        view = RemoteView(
+        view = RemoteListing(
             tuple(
                 ListedCopy("x", start, end, leader_epochs=((epoch, start),), is_finished=is_finished)
                 for start, end, epoch, is_finished in copies

@@ -56,7 +56,7 @@ class ListedCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteView:
+class RemoteListing:
     """What a look at remote storage found of a partition.
 
     Attributes:
@@ -98,7 +98,7 @@ class RemoteView:
         return frozenset(base for base, end in closed if end is not None and remote.has_segment(base, end))
 
 
-NOTHING_SEEN = RemoteView()
+NOTHING_SEEN = RemoteListing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ClaimedStart:
 class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
-    def __call__(self, partition: Partition) -> RemoteView:
+    def __call__(self, partition: Partition) -> RemoteListing:
         """Return what it holds.
 
         Raises:
