@@ -52,7 +52,6 @@ class _Exposed:
     open_transactions_lost: int | None
     exposed_ms: int | None
     producer_ms: int | None
-    exposed: str | None
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,55 @@ class _Replayed:
     incremental_ms: int | None
     window_offset: int | None
     nearest_offset: int | None
+
+
+@dataclass(frozen=True)
+class _InWords:
+    exposed: str | None
     replay: str | None
 
 
 @dataclass(frozen=True)
-class PartitionRisk(_Replayed, _Crossing, _Exposed, _Where):
+class _OfPartition:
+    segments: int
+    bytes: int
+    alive: int | None
+    outlived: int | None
+    causes: dict[str, int] | None
+    at: int | None
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    wait: str
+    waiting_segments: int
+    first_waiting_offset: int | None
+    wait_ms: int | None
+    ready_at: int | None
+    untiered_bytes: int | None
+    grows_by_bytes: int | None
+
+
+@dataclass(frozen=True)
+class _Rates:
+    bounded_mismatches: dict[str, int] | None
+    bytes_per_second: int | None
+    segment_ms: int | None
+    segments_per_expiration: float | None
+    automatic_retry_bytes_per_second: int | None
+    has_headers: bool | None
+
+
+@dataclass(frozen=True)
+class _OfBoundary:
+    offset: int
+    snapshot: str
+    cause: str | None
+
+
+# Fields stand in the order of the bases, the last one first.
+@dataclass(frozen=True)
+class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Crossing, _Exposed, _OfPartition, _Where):
     """A partition of `simulate --risk`."""
 
     COLUMNS: ClassVar = {
@@ -95,31 +138,12 @@ class PartitionRisk(_Replayed, _Crossing, _Exposed, _Where):
         "untiered": "untiered",
         "replay": "replay: full, bounded, incremental",
     }
-    segments: int
-    bytes: int
-    alive: int | None
-    outlived: int | None
-    causes: dict[str, int] | None
-    at: int | None
-    wait: str
-    waiting_segments: int
-    first_waiting_offset: int | None
-    wait_ms: int | None
-    ready_at: int | None
-    untiered_bytes: int | None
-    grows_by_bytes: int | None
-    bounded_mismatches: dict[str, int] | None
-    bytes_per_second: int | None
-    segment_ms: int | None
-    segments_per_expiration: float | None
-    automatic_retry_bytes_per_second: int | None
-    has_headers: bool | None
     waits: str
     untiered: str
 
 
 @dataclass(frozen=True)
-class BoundaryRisk(_Replayed, _Crossing, _Exposed, _Where):
+class BoundaryRisk(_InWords, _Replayed, _Crossing, _Exposed, _OfBoundary, _Where):
     """A segment's end of `simulate --risk --boundaries`."""
 
     COLUMNS: ClassVar = {
@@ -137,9 +161,6 @@ class BoundaryRisk(_Replayed, _Crossing, _Exposed, _Where):
         "aborted_records": "aborted records",
         "replay": "replay: full, bounded, incremental",
     }
-    offset: int
-    snapshot: str
-    cause: str | None
 
 
 @dataclass(frozen=True, slots=True)
