@@ -164,8 +164,8 @@ def report(
         return ExitCode.OK
     import pyarrow as pa
 
-    from tiersnap.jobs.reporting.disks import disks_below
-    from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness
+    from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness
+    from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.of_last_run import last_run_info

@@ -100,7 +100,7 @@ def _recorded(warehouse: str) -> list[dict[str, Any]]:
     Raises:
         SourceNotFoundError: there are none.
     """
-    from tiersnap.jobs.reporting import tables
+    from tiersnap.jobs import delta_tables as tables
 
     found = tables.runs(warehouse)
     if not found:

@@ -156,8 +156,8 @@ def scan(
     if metrics is not None:
         sinks.send(lambda: metrics.samples(totals.exit_code))
     if page is not None and report is not None:
+        from tiersnap.jobs.host_report import host_run
         from tiersnap.jobs.pipeline.settings import new_run_id
-        from tiersnap.jobs.reporting.host_run import host_run
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
         page.write(report, host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or ""))

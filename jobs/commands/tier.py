@@ -187,8 +187,8 @@ def tier(
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
+    from tiersnap.jobs.host_report import host_run, write_report_and_metrics
     from tiersnap.jobs.pipeline.topic_ids import unknown_topics
-    from tiersnap.jobs.reporting.host_run import host_run, write_report_and_metrics
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice

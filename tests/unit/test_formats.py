@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from tests.reference.command import tiersnap
 from tests.reference.recovered import TESTS
+from tiersnap.jobs.delta_tables import last_run, read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
-from tiersnap.jobs.reporting.tables import last_run, read_table
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot

@@ -17,7 +17,7 @@ from tests.reference.changes import Row, input_batches, key_of
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import DAY, Runner
 from tests.reference.recovered import DATA
-from tiersnap.jobs.reporting.tables import read_table, readiness
+from tiersnap.jobs.delta_tables import read_table, readiness
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file

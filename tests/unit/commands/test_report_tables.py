@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
-from tiersnap.jobs.reporting.tables import readiness
+from tiersnap.jobs.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.tables.remote_log_segments import STATES, newest_states, unneeded
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS

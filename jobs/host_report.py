@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import click
 
 from tiersnap.jobs.again import kept_options
 from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.host.disk import disk_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.run_info import Disk, RunInfo
 
 
 def host_run(
@@ -77,3 +79,26 @@ def write_report_and_metrics(
 
         write_report(made, folder)
     sinks.send(lambda: of_run(made, code, errors=errors, seconds=seconds, by_partition=sinks.by_partition))
+
+
+def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
+    """Return each file system once, with the log directories on it; what is not a folder of this host is left out."""
+    found = {}
+    on_disk: defaultdict[str, list[str]] = defaultdict(list)
+    for log_dir in sorted(set(log_dirs)):
+        path = _local(log_dir)
+        try:
+            if path is None or not path.is_dir():
+                continue
+            disk = disk_of(path)
+        except OSError:
+            continue
+        found[disk.mount] = disk
+        on_disk[disk.mount].append(log_dir)
+    return tuple(Disk(each.mount, each.total, each.free, tuple(on_disk[mount])) for mount, each in found.items())
+
+
+def _local(log_dir: str) -> Path | None:
+    if log_dir.startswith("file:"):
+        return Path(unquote(urlsplit(log_dir).path))
+    return None if "://" in log_dir else Path(log_dir)
