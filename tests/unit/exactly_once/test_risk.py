@@ -209,6 +209,10 @@ def test_an_older_segment_with_a_younger_record_holds_up_those_behind_it() -> No
     assert (found.ready_at, found.grows_by_bytes) == (13 * DAY, None)
 
 
+def test_write_rate_is_known_of_two_segments() -> None:
+    assert write_rate(SEGMENTS[:2], now=DAY) == 100 / DAY
+
+
 def test_a_log_in_which_no_time_passes_has_no_rate() -> None:
     assert write_rate(SEGMENTS[:1], now=9 * DAY) is None
     assert write_rate([replace(each, largest_timestamp=5) for each in SEGMENTS], now=5) is None
