@@ -33,6 +33,7 @@ MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
 Size = Annotated[int, Meta(ge=1, le=MAX_FILE_SIZE)]
 _INT = struct.Struct(">i")
 _MOST_SIZES = 1 << 22
+_SHOWN = 200  # characters of an error
 _LARGEST_OVERHEAD = 64 + 9  # of the base, width, last and count; and what a stream adds
 
 
@@ -98,7 +99,10 @@ def decode(found: object) -> ChunkIndex:
     Raises:
         ValueError: it is none, or contradicts itself.
     """
-    form = msgspec.convert(found, _FixedChunks | _VariableChunks)
+    try:
+        form = msgspec.convert(found, _FixedChunks | _VariableChunks)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)[:_SHOWN]) from error  # it repeats what it found, however long
     chunk_size, file_size = form.original_chunk_size, form.original_file_size
     count = -(-file_size // chunk_size)
     if isinstance(form, _VariableChunks):
