@@ -213,6 +213,13 @@ def test_an_older_snapshot_is_the_one_before_that_which_a_broker_would_load(tmp_
     assert began == {"broker": {LOG_END}, "older": {300}}
 
 
+def test_at_limits_which_file_a_replica_begins_with(tmp_path):
+    write_kip952_log(tmp_path)
+    assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
+    rows = simulate(tmp_path, "--from", "broker", "--at", "250", "--all", "--broker", "4.1").rows
+    assert {row["at"] for row in rows} == {200}
+
+
 def test_only_the_producers_that_expired_are_left_out(tmp_path):
     day = 86_400_000
     segments = {
