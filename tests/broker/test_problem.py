@@ -172,7 +172,7 @@ def test_a_lost_index_is_named_before_the_start_that_deletes_snapshots_for_it(cu
     scan = tiersnap("scan", disks.log_dir)
     repair = tiersnap("repair", disks.log_dir, "--apply")
 
-    assert scan.exit_code == 0
+    assert scan.exit_code == 4
     assert scan.row(partition=PARTITION)["verdicts"]["READY"] == INACTIVE, "an upload makes the index again"
     assert "deletes the later snapshots of the partition" in scan.err
     assert repair.exit_code == 4
