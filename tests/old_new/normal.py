@@ -14,11 +14,14 @@ _LAST_RECORD = 1_795_305_600_000  # ms; later times are those of a run
 _FREE = re.compile(r"\b\d+(\.\d+)? GiB\b|\"(free|disk|total|free_bytes|disk_bytes)\": ?\d+|\d+ % full")
 _SHARE = re.compile(r"\b(x|width)=\"[\d.]+%\"")
 _PROCESS = re.compile(r"\bpid \d+\b|\"(pid|processStart)\": ?[\"\w/-]+")
+# What is said every 30 s of how far a command is: of the machine, not of the command.
+_PROGRESS = re.compile(r"^\w+: (\d+ (of \d+ )?partitions?.* in )?[\d.]+ s(, now .*)?\n", re.MULTILINE)
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 
 
 def text(said: str, paths: Mapping[str, str], ids: Ids) -> str:
     """Return `said` with the paths of the workspace named and what is new in each run replaced."""
+    said = _PROGRESS.sub("", said)
     said = re.sub(r" +$", "", said, flags=re.MULTILINE)  # tables were padded to their width
     for path, name in sorted(paths.items(), key=lambda each: -len(each[0])):
         said = said.replace(path, name)
