@@ -63,7 +63,8 @@ class Side:
             "TZ": "UTC",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        command = [str(self.python / "bin" / "tiersnap"), *words]
+        # By name: the first line of the script names the worktree that installed it, which may be gone.
+        command = [str(self.python / "bin" / "python"), str(self.python / "bin" / "tiersnap"), *words]
         return subprocess.run(
             command, cwd=self.workspace, env=environment_of_it, capture_output=True, text=True, check=False
         )
