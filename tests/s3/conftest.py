@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocol.memory_store import MemoryStore
 from tests.s3 import versitygw
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3
@@ -99,11 +100,13 @@ def comparing_store(comparing_endpoint: str) -> S3Store:
     return S3Store(name, "some/prefix/", settings)
 
 
-@pytest.fixture(params=["directory", "s3", "s3-compat", "versitygw"])
+@pytest.fixture(params=["directory", "memory", "s3", "s3-compat", "versitygw"])
 def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
     """Every kind of store; the tests that take it are the contract."""
     if request.param == "directory":
         return DirectoryStore(tmp_path / "store")
+    if request.param == "memory":
+        return MemoryStore()
     if request.param == "versitygw":
         return request.getfixturevalue("comparing_store")
     checksums = Checksums.COMPAT if request.param == "s3-compat" else Checksums.AWS
