@@ -18,7 +18,7 @@ from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
@@ -101,7 +101,7 @@ def _shown_by(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Shown:
     seen = UNKNOWN
     for info in sorted(manifests, key=lambda each: each.modified, reverse=True)[:_READ]:
         try:
-            manifest = rsm_manifest.decode(store.get(info.key, limit=MANIFEST_BYTES), name=store.uri + info.key)
+            manifest = read_decoded(store, info.key, rsm_manifest.decode, limit=MANIFEST_BYTES)
         except (CorruptDataError, ObjectNotFoundError):
             continue
         if manifest.is_encrypted:

@@ -30,7 +30,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, get_small
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, get_small, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
@@ -182,7 +182,7 @@ def read_segment(store: ObjectStore, objects: SegmentObjects) -> RemoteSegment |
 def _aiven_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment:
     objects = attempt.objects
     key = objects[KeyKind.RSM_MANIFEST].key
-    manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
+    manifest = read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)
     for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
         if objects[kind].size != size:
             raise CorruptDataError(

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 
@@ -96,4 +96,4 @@ class AivenLayout:
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
         key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
-        return rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
+        return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)

@@ -29,6 +29,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
@@ -130,7 +131,7 @@ def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
-            yield SnapshotManifest.decode(store.get(found.key, limit=_LARGEST_MANIFEST), name=store.uri + found.key)
+            yield read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
 
 
 def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:

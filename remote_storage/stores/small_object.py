@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
@@ -12,6 +12,7 @@ from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_Decoded = TypeVar("_Decoded", covariant=True)
 
 MANIFEST_BYTES = 1 << 20
 INDEXES_BYTES = 512 << 20  # all indexes of a segment; 1 M producers are 50 MB of it
@@ -31,6 +32,24 @@ def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BY
             key=found.key,
         )
     return store.get(found.key)
+
+
+class Decode(Protocol[_Decoded]):
+    """What makes something of an object's bytes, or raises CorruptDataError with its name."""
+
+    def __call__(self, data: bytes, *, name: str) -> _Decoded:
+        """Decode `data`."""
+        ...
+
+
+def read_decoded(store: ObjectStore, key: str, decode: Decode[_T], *, limit: int | None = None) -> _T:
+    """Return what an object decodes to; fetch it once more if that is damaged, as `read_twice_if_damaged` does.
+
+    Raises:
+        ObjectNotFoundError: it is gone.
+        NewerFormatError, CorruptDataError: as `read_twice_if_damaged`.
+    """
+    return read_twice_if_damaged(lambda: decode(store.get(key, limit=limit), name=store.uri + key))
 
 
 def read_twice_if_damaged(read: Callable[[], _T]) -> _T:

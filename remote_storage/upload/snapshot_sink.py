@@ -13,7 +13,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
-from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
@@ -286,7 +286,7 @@ def put_manifest(
     try:
         store.put_if_absent(key, manifest.encode())
     except ObjectExistsError:
-        before = SnapshotManifest.decode(store.get(key), name=store.uri + key)
+        before = read_decoded(store, key, SnapshotManifest.decode)
         rows = {row.offset: row for row in before.snapshots}
         if any(rows.get(row.offset, row) != row for row in manifest.snapshots):
             raise
