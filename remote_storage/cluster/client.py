@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra
@@ -159,6 +161,23 @@ class Cluster:
                 leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
+
+    def absent(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of `names` that the cluster certainly does not have.
+
+        Not those that this user may not describe: brokers say so without telling whether there is such a topic.
+        """
+        wanted = set(names)
+        there = self.ask("list of topics", lambda: self._client().list_topics(timeout=SECONDS)).topics if wanted else {}
+        if METADATA_TOPIC not in there:
+            return frozenset()  # what this broker lists may not be all
+        unknown = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        asked = {name: self.ask(f"topic {name}", partial(self._described, name)) for name in wanted - there.keys()}
+        return frozenset(name for name, error in asked.items() if error is not None and error.code() == unknown)
+
+    def _described(self, topic: str) -> Any:  # noqa: ANN401
+        """The error with which a topic is described, None without one."""
+        return self._client().list_topics(topic, timeout=SECONDS).topics[topic].error
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         """All settings of a topic that its brokers know, by name."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -36,10 +37,11 @@ class ClusterRecords:
         self, reader: MetadataReader, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, KnownPartition]:
         wanted = [each for each in partitions if each.topic_id is not None]
-        live = leaders_of(self._cluster.topics({each.topic for each in wanted}), wanted)
+        topics = self._cluster.topics({each.topic for each in wanted})
+        live = leaders_of(topics, wanted)
         starts = self._cluster.log_starts(live)
         cache = reader.read_to_end()
-        return {
+        found = {
             each: KnownPartition(
                 each,
                 self.cluster_id,
@@ -51,6 +53,17 @@ class ClusterRecords:
             )
             for each in wanted
         }
+        return self._with_absent(found, topics)
+
+    def _with_absent(
+        self, found: Mapping[TopicIdPartition, KnownPartition], topics: Mapping[str, Topic]
+    ) -> dict[TopicIdPartition, KnownPartition]:
+        """The same, told which of those with records that are not deleted are certainly of a topic that is gone."""
+        doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
+        absent = self._cluster.absent({each.topic for each in doubtful} - topics.keys())
+        made_anew = {at for at in doubtful if at.topic in topics and topics[at.topic].topic_id != at.topic_id}
+        gone = made_anew.union(at for at in doubtful if at.topic in absent)
+        return {at: replace(known, is_absent=at in gone) for at, known in found.items()}
 
 
 def read_published(

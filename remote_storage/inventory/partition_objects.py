@@ -14,6 +14,7 @@ from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 
 
@@ -157,13 +158,13 @@ def read_claims(
 
     wanted = [segment for segment in stored.claims if segment.base_offset in offsets]
     claims = [claim for claim in in_parallel(read, wanted) if claim is not None]
-    return {attempt.segment_id: claim for claim in claims for attempt in claim.attempts}
+    return {segment_id: claim for claim in claims for segment_id in claim.segment_ids}
 
 
 def read_manifests(store: ObjectStore, stored: PartitionObjects) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
     """Snapshot manifests that can be read, with their objects."""
     for info in stored.manifests.values():
         try:
-            yield info, SnapshotManifest.decode(store.get(info.key), name=store.uri + info.key)
+            yield info, read_decoded(store, info.key, SnapshotManifest.decode)
         except CorruptDataError:
             continue

@@ -42,6 +42,8 @@ class KnownPartition:
         metadata_start: the first offset that the records' partition of the metadata topic has.
         log_start: log start offset, remote segments included; None where the cluster has no such topic and id.
         has_leader: False while nobody can say where the log starts.
+        is_absent: the cluster certainly has no such topic and id; asked if records tell of segments all the same, as
+            they do if a topic is deleted while they are written.
     """
 
     partition: TopicIdPartition
@@ -51,6 +53,12 @@ class KnownPartition:
     metadata_start: int = 0
     log_start: int | None = None
     has_leader: bool = True
+    is_absent: bool = False
+
+    @property
+    def has_undeleted(self) -> bool:
+        """Whether a record tells of a segment that is not deleted."""
+        return any(each.state is not _DELETED for each in self.records.values())
 
     @property
     def is_live(self) -> bool:
@@ -58,9 +66,9 @@ class KnownPartition:
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Whether no record tells of a segment, or only that it was deleted."""
+        """Whether no record tells of a segment, or only that it was deleted, or its topic is certainly gone."""
         record = self.records.get(segment_id)
-        return segment_id not in self.doubtful and (record is None or record.state is _DELETED)
+        return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 
     def published_end(self, leader_epoch: int) -> int:
         """Where (exclusive) that ends which `publish` need not tell of again, for a copy of this last leader epoch.
@@ -93,7 +101,7 @@ class KnownPartition:
             return (
                 f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
             )
-        if not self.is_live and any(each.state is not _DELETED for each in self.records.values()):
+        if not self.is_live and not self.is_absent and self.has_undeleted:
             return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
         return "" if self.has_leader else "it has no leader now"
 

@@ -149,7 +149,7 @@ def candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> l
 def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
     known = others.known
     if attempt.segment_id in known.records:
-        return Fate.REMOVE, "the cluster has deleted it"
+        return Fate.REMOVE, TOPIC_DELETED if known.is_absent else "the cluster has deleted it"
     finished = claim.finished if claim.finished != attempt.segment_id else None
     if finished is not None and others.lies_elsewhere(finished, attempt):
         finished = None

@@ -4,10 +4,13 @@
      "attempts":[{"segmentId":"…","runId":"…","warehouse":"s3://…"|null,
                   "host":"…","pid":1,"processStart":"…","ended":false}, …],      newest last
      "finished":"<segment id>"|null,
-     "snapshot":{"crc32c":"8 hex digits","provenance":"…","verdict":"…"}|null}
+     "snapshot":{"crc32c":"8 hex digits","provenance":"…","verdict":"…"}|null,
+     "kept":["<segment id>", …]}                                                    newest last
 
 `ended` is an attempt that gave up and deleted its objects. `finished` names the attempt whose copy counts; `snapshot`
-says what was uploaded with it. All other attempts are over, and what has their segment ids is left over.
+says what was uploaded with it. All other attempts are over, and what has their segment ids is left over. `kept` names
+complete copies that a longer one of another replica replaced: no attempt deletes them, as brokers may know of them, and
+`maintain remove-orphans` sees that they are ours.
 """
 
 from __future__ import annotations
@@ -93,6 +96,7 @@ class Claim:
     Attributes:
         attempts: newest last, at least one.
         finished: segment id of the attempt whose copy counts, None while there is none.
+        kept: segment ids of copies that it replaced, newest last.
         etag: of the object; not a part of its content.
     """
 
@@ -101,11 +105,17 @@ class Claim:
     finished: str | None = None
     snapshot: ClaimedSnapshot | None = None
     etag: str = field(default="", compare=False)
+    kept: tuple[str, ...] = ()
 
     @property
     def holder(self) -> Attempt:
         """The newest attempt."""
         return self.attempts[-1]
+
+    @property
+    def segment_ids(self) -> tuple[str, ...]:
+        """Of all copies and attempts that are ours."""
+        return (*self.kept, *(attempt.segment_id for attempt in self.attempts))
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
@@ -121,11 +131,13 @@ class Claim:
 
         The oldest attempts are forgotten: each of the many that came after them had their objects to delete.
         """
-        return Claim(self.segment, (*self.attempts, attempt)[-MAX_ATTEMPTS:], etag=self.etag)
+        return Claim(self.segment, (*self.attempts, attempt)[-MAX_ATTEMPTS:], etag=self.etag, kept=self.kept)
 
     def without_finished(self) -> Claim:
-        """This claim without the attempt that finished: its copy is nobody's any more, and stays."""
-        return replace(self, attempts=tuple(each for each in self.attempts if each.segment_id != self.finished))
+        """Return this claim without the attempt that finished; its copy is kept."""
+        left = tuple(each for each in self.attempts if each.segment_id != self.finished)
+        kept = (*self.kept, self.finished) if self.finished else self.kept
+        return replace(self, attempts=left, kept=kept[-MAX_ATTEMPTS:])
 
     def finished_by_holder(self, snapshot: ClaimedSnapshot | None) -> Claim:
         """This claim, with the holder's copy as the one that counts."""
@@ -141,7 +153,8 @@ class Claim:
         if (of := self.snapshot) is not None:
             snapshot = _StoredSnapshot(crc32c=f"{of.crc32c:08x}", provenance=of.provenance, verdict=of.verdict)
         attempts = tuple(map(_stored_attempt, self.attempts))
-        return stored_json.encode(_StoredClaim(attempts=attempts, finished=self.finished, snapshot=snapshot))
+        stored = _StoredClaim(attempts=attempts, finished=self.finished, snapshot=snapshot, kept=self.kept)
+        return stored_json.encode(stored)
 
     @classmethod
     def decode(cls, segment: ClaimedSegment, data: bytes, *, name: str, etag: str = "") -> Claim:
@@ -158,7 +171,7 @@ class Claim:
         snapshot = None
         if (of := found.snapshot) is not None:
             snapshot = ClaimedSnapshot(int(of.crc32c, 16), of.provenance, of.verdict)
-        return cls(segment, tuple(map(_attempt, found.attempts)), found.finished, snapshot, etag)
+        return cls(segment, tuple(map(_attempt, found.attempts)), found.finished, snapshot, etag, found.kept)
 
 
 class _StoredAttempt(Stored, frozen=True, kw_only=True):
@@ -181,6 +194,7 @@ class _StoredClaim(StoredObject, frozen=True, kw_only=True):
     attempts: Annotated[tuple[_StoredAttempt, ...], Meta(min_length=1, max_length=MAX_ATTEMPTS)]
     finished: SegmentId | None
     snapshot: _StoredSnapshot | None
+    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)] = ()
 
 
 def _stored_attempt(attempt: Attempt) -> _StoredAttempt:

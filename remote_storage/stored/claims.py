@@ -113,8 +113,8 @@ def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attem
     """Claim a segment again whose finished copy is not there any more, or does not hold all of it.
 
     Args:
-        is_whole: the copy is there, of a replica that rolled elsewhere. The claim names it no more, so nobody takes it
-            for what an attempt left: its offsets stay, and brokers may know of it.
+        is_whole: the copy is there, of a replica that rolled elsewhere. The claim keeps it, so no attempt takes it for
+            what an earlier one left: its offsets stay, and brokers may know of it.
 
     Raises:
         ObjectChangedError: another attempt was faster.

@@ -5,19 +5,23 @@
     MetadataTopic.of(cluster).publish(...)       # what brokers then read: cluster.records(PARTITION)
 
 It stands for brokers and librdkafka's clients, so MetadataTopic, its readers and its producers are the product's own.
-`before_append` is called with each record that a client sends, before it is there; what it raises ends the client.
-`swallow` says which records are acknowledged and lost. So many times as `hides_newest` says, whoever reads behind a
-producer does not see its last record yet. Leader epochs are asked of the leaders' log directories.
+`request` is given the name of each request of a client and what does it; it may do something before, behind or instead.
+`view` gives a client with a `request` of its own. `before_append` is called with each record that a client sends,
+before it is there; `swallow` says which records are acknowledged and lost. So many times as `hides_newest` says, who
+reads behind a producer does not see its last record yet. Leader epochs are asked of the leaders' log directories.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
 from tiersnap.remote_storage.metadata.metadata_records import (
@@ -30,6 +34,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, REMOTE_STORAGE
 
 Header = tuple[str, bytes]
+Request = Callable[[str, Callable[[], Any]], Any]
+STORAGE_MANAGER = "remote.log.storage.manager.class.name"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 METADATA_PARTITIONS = 3
 DEFAULTS = {
@@ -97,6 +103,8 @@ class ModelCluster(Cluster):
         self.log: dict[int, list[tuple[bytes, Sequence[Header]]]] = defaultdict(list)
         self.before_append: Callable[[MetadataRecord], object] = lambda _: None
         self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
+        self.request: Request = lambda _, action: action()
+        self.of_brokers = {"remote.log.manager.task.interval.ms": "1000"}
         self.hides_newest = 0
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
@@ -117,47 +125,75 @@ class ModelCluster(Cluster):
     def records(self, partition: TopicIdPartition) -> Iterator[MetadataRecord]:
         """What the topic says of a partition, in its order."""
         for value, _ in self.log[metadata_partition(partition, METADATA_PARTITIONS)]:
-            record = metadata_records.decode(value)
+            record = _decoded(value)
             if _of(record) == partition:
                 yield record
 
     def _partition_of(self, record: MetadataRecord) -> int:
         return metadata_partition(_of(record), METADATA_PARTITIONS)
 
+    def view(self, request: Request) -> ModelCluster:
+        """A client of the same cluster."""
+        client = copy(self)
+        client.request = request
+        return client
+
     # What clients ask.
 
     def cluster_id(self) -> str:
-        return CLUSTER_ID
+        return self.request("cluster id", lambda: CLUSTER_ID)
 
     def partition_counts(self) -> dict[str, int]:
-        return {METADATA_TOPIC: METADATA_PARTITIONS, **{name: len(each.leaders) for name, each in self.there.items()}}
+        there = {METADATA_TOPIC: METADATA_PARTITIONS}
+        return self.request(
+            "list of topics", lambda: there | {name: len(each.leaders) for name, each in self.there.items()}
+        )
 
     def brokers(self) -> dict[int, tuple[str, int]]:
-        return {1: ("model", 9092)}
+        return self.request("list of brokers", lambda: {1: ("model", 9092)})
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        there = {name: self.there[name] for name in sorted(set(names)) if name in self.there}
-        return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
+        wanted = sorted(set(names))
+
+        def found() -> dict[str, Topic]:
+            there = {name: self.there[name] for name in wanted if name in self.there}
+            return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
+
+        return self.request("topics", found)
+
+    def absent(self, names: Iterable[str]) -> frozenset[str]:
+        wanted = set(names)
+        return self.request("topics by name", lambda: frozenset(wanted - self.there.keys()))
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
-        own = self.there[topic].own
-        return {name: TopicConfig(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+        def found() -> dict[str, TopicConfig]:
+            own = self._topic(topic).own
+            return {name: TopicConfig(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+
+        return self.request("settings", found)
 
     def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
-        return {"remote.log.manager.task.interval.ms": TopicConfig("1000", False)}
+        return self.request(
+            "broker settings", lambda: {name: TopicConfig(value, False) for name, value in self.of_brokers.items()}
+        )
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        own = self.there[topic].own
-        for name, value in values.items() if not validate_only else ():
-            own.pop(name, None)
-            if value is not None:
-                own[name] = value
+        def change() -> None:
+            own = self._topic(topic).own
+            for name, value in values.items() if not validate_only else ():
+                own.pop(name, None)
+                if value is not None:
+                    own[name] = value
+
+        self.request("change of settings", change)
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        return {(topic, number): self.there[topic].offsets[number] for topic, number in partitions}
+        wanted = list(partitions)
+        return self.request("offsets", lambda: {each: self._topic(each[0]).offsets[each[1]] for each in wanted})
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
-        return {number: (0, self._end_of(number)) for number in numbers}
+        wanted = list(numbers)
+        return self.request("ends of a topic", lambda: {number: (0, self._end_of(number)) for number in wanted})
 
     def _end_of(self, number: int) -> int:
         end = len(self.log[number])
@@ -174,6 +210,11 @@ class ModelCluster(Cluster):
 
     def new_client(self, kind: str, config: dict[str, object]) -> Any:
         return ModelConsumer(self) if kind == "Consumer" else ModelProducer(self, config["on_delivery"])
+
+    def _topic(self, name: str) -> ModelTopic:
+        if name not in self.there:
+            raise ClusterRefusedError(f"{name}: UNKNOWN_TOPIC_OR_PART", code="UNKNOWN_TOPIC_OR_PART")
+        return self.there[name]
 
 
 class ModelConsumer:
@@ -211,18 +252,26 @@ class ModelProducer:
         self._cluster, self._on_delivery = cluster, on_delivery
 
     def produce(self, topic: str, value: bytes, *, partition: int, headers: Sequence[Header] = ()) -> None:
+        self._cluster.request("record", lambda: self._append(value, partition, headers))
+        self._on_delivery(None, Message(At(topic, partition), value))
+
+    def _append(self, value: bytes, partition: int, headers: Sequence[Header]) -> None:
         record = metadata_records.decode(value)
         self._cluster.produced = True
         self._cluster.before_append(record)
         if not self._cluster.swallow(record):
             self._cluster.log[partition].append((value, tuple(headers)))
-        self._on_delivery(None, Message(At(topic, partition), value))
 
     def poll(self, timeout: float) -> int:
         return 0
 
     def flush(self, timeout: float) -> int:
         return 0
+
+
+@cache
+def _decoded(value: bytes) -> MetadataRecord:
+    return metadata_records.decode(value)
 
 
 def _of(record: MetadataRecord) -> TopicIdPartition:

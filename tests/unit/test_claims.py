@@ -86,6 +86,7 @@ def test_a_claim_is_the_json_that_the_documents_show():
         ],
         "finished": "tqimKeZwStOEOwRzT3L5oQ",
         "snapshot": {"crc32c": "000000ab", "provenance": "COMPUTED", "verdict": "MATCHES"},
+        "kept": [],
     }
 
 

@@ -21,12 +21,12 @@ from tests.reference.left_over import (
     removable,
     tier_ours,
 )
-from tests.reference.planned import PARTITION, write_log
+from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
 from tiersnap.remote_storage.retire.orphan_configs import judge_saved_configs
 from tiersnap.remote_storage.retire.orphans import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans_outcome import remove
@@ -38,6 +38,8 @@ from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConf
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 
 pytestmark = pytest.mark.unit
 
@@ -54,6 +56,17 @@ def store(tmp_path) -> DirectoryStore:
     return DirectoryStore(tmp_path / "remote")
 
 
+def tier_of_two_replicas(store, layout, tmp_path) -> RemoteLogSegmentMetadata:
+    """Tier the first segment of a replica, and then all of one whose first segment is longer; returns that copy."""
+    shorter, longer = write_log(tmp_path / "logs"), write_replica_that_rolled_later(tmp_path / "longer")
+    for segments in (planned(shorter)[:1], planned(longer)):
+        tierer = Tierer("run-1", 1_700_000_000_500, wait=0)
+        rows = list(tier_partition(store, layout, KEYS, PARTITION, segments, tierer, cluster_id=CLUSTER))
+        assert [row.error for row in rows] == [None] * len(rows)
+    (first,) = (each for each in finished(store, layout) if each.end_offset == 4)
+    return first
+
+
 def keys_of(store, *segment_ids: str) -> set[str]:
     return {info.key for info in store.list() if any(each in info.key for each in segment_ids)}
 
@@ -65,6 +78,33 @@ def published(copy):
 def brokers_copies(store, layout, log_dir: Path) -> list:
     """Copies of the same log that no claim names."""
     return tier(log_dir / "orders-0", store, layout=layout)
+
+
+def test_copy_that_a_longer_one_of_another_replica_replaced_goes(store, layout, tmp_path):
+    shorter = tier_of_two_replicas(store, layout, tmp_path)
+    others = [each for each in finished(store, layout) if each != shorter]
+    assert [(each.start_offset, each.end_offset) for each in others] == [(0, 9), (10, 14)]
+    make_old(store)
+
+    its_keys = keys_of(store, shorter.id.segment_id)
+    assert not its_keys & removable(orphans(store, known(published(shorter))))
+    assert its_keys <= removable(orphans(store, known(*map(published, others))))
+    deleted = known(*(replace(each, state=DELETED) for each in others), log_start=None)
+    assert keys_of(store, *copies(store)) <= removable(orphans(store, deleted)), "nothing of a deleted topic stays"
+
+
+def test_copies_that_were_published_while_their_topic_was_deleted_go(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    first, *rest = finished(store, layout)
+    theirs = brokers_copies(store, layout, tmp_path / "logs")
+    make_old(store)
+    told = known(*(replace(each, state=DELETED) for each in rest), published(first), *theirs, log_start=None)
+
+    (refused,) = (each for each in orphans(store, told) if each.action is Fate.REFUSE)
+    assert "has not deleted its remote segments" in refused.reason, "this user may not see the topic"
+    found = orphans(store, replace(told, is_absent=True))
+    assert keys_of(store, *(each.id.segment_id for each in (first, *rest))) <= removable(found)
+    assert not keys_of(store, *(each.id.segment_id for each in theirs)) & removable(found)
 
 
 def test_extra_copies_of_ours_go_and_those_that_the_cluster_knows_stay(store, layout, tmp_path):
