@@ -1,4 +1,7 @@
-"""Kafka's own RemoteLogMetadataCache: the model that publish plans by is exact, and no record hides an offset."""
+"""Kafka's own RemoteLogMetadataCache: the model that publish plans by is exact, and no record hides an offset.
+
+The reference is the memory of the brokers of tests/protocol, too.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +35,24 @@ def test_model_finds_what_kafkas_cache_finds_in_many_cases(version, tmp_path):
 
 
 def judge(version: str, count: int, folder: Path) -> None:
-    """After each record that publish plans, all that was readable is, too."""
+    """Compare after each record; after each that publish plans, all that was readable is so still."""
     cases = [publication(seed) for seed in range(count)]
     plans = [planned(case).records for case in cases]
     histories = [[*case.records, *records] for case, records in zip(cases, plans, strict=True)]
-    found = remote_index_oracle(version, histories, folder, epochs=EPOCHS, offsets=OFFSETS)
+    answers = remote_index_oracle(version, histories, folder, epochs=EPOCHS, offsets=OFFSETS)
     told = 0
-    for case, records, tables in zip(cases, histories, found, strict=True):
+    for case, records, said in zip(cases, histories, answers, strict=True):
         model, reference = RemoteIndex(), Reference()
-        for record, table in zip(records, tables, strict=True):
+        for record, cached in zip(records, said, strict=True):
             model.apply(record)
             reference.apply(record)
-            assert table_of(model) == table == reference.table(EPOCHS, OFFSETS), (case, record)
+            assert table_of(model) == cached.found == reference.table(EPOCHS, OFFSETS), (case, record)
+            highest = {epoch: reference.highest(epoch) for epoch in EPOCHS}
+            assert {epoch: end for epoch, end in highest.items() if end is not None} == cached.highest, (case, record)
+            assert {each.id.segment_id for each in reference.segments()} == cached.segments, (case, record)
         known = len(case.records)
         told += len(records) - known
-        for before, after in pairwise([{}, *tables][known:]):
+        for before, after in pairwise([{}, *(each.found for each in said)][known:]):
             assert complete(case, before).keys() <= complete(case, after).keys(), case
     assert told > count / 2, "few records were planned"
 

@@ -16,9 +16,14 @@ NEXT = {None: {STARTED}, STARTED: {STARTED, FINISHED, DELETING}, FINISHED: {FINI
 
 
 class RemoteIndex:
-    """The segments of a partition, record by record."""
+    """The segments of a partition, record by record.
+
+    Attributes:
+        deleted: ids of those that brokers have begun to delete.
+    """
 
     def __init__(self) -> None:
+        self.deleted: set[str] = set()
         self._segments: dict[str, RemoteLogSegmentMetadata] = {}
         self._states: dict[str, SegmentState] = {}
         self._starts: dict[int, dict[int, str]] = defaultdict(dict)
@@ -37,6 +42,7 @@ class RemoteIndex:
         elif state is FINISHED:
             self._finish(self._segments[name], name)
         elif state is DELETING:
+            self.deleted.add(name)
             for epoch, start in self._segments[name].segment_leader_epochs:
                 if self._starts[epoch].get(start) == name:
                     del self._starts[epoch][start]
@@ -50,6 +56,14 @@ class RemoteIndex:
                 del starts[max(starts)]
             starts[start] = name
             self._highest[epoch] = max(self._highest[epoch], end)
+
+    def highest(self, epoch: int) -> int | None:
+        """Last offset of an epoch that was ever finished, None without one."""
+        return self._highest[epoch] if self._highest[epoch] >= 0 else None
+
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        """All that are not deleted, in whatever state."""
+        return list(self._segments.values())
 
     def finished(self) -> list[RemoteLogSegmentMetadata]:
         """Segments in COPY_SEGMENT_FINISHED, whether they are found or not."""

@@ -22,8 +22,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
  *
  * <p>CASES is a file with a line a record: NEW, which begins another partition; SEGMENT id start end
  * epoch:start,...; UPDATE id state. Ids are numbers. For each record but NEW, a line is printed: of each epoch below
- * EPOCHS and each offset below OFFSETS the id that is found, or a dot. In the cache's package, as its methods are not
- * public from Kafka 4.2 on.
+ * EPOCHS and each offset below OFFSETS the id that is found, or a dot; of each epoch the highest offset, or a dot; and
+ * the ids of all segments. In the cache's package, as its methods are not public from Kafka 4.2 on.
  */
 public final class RemoteIndexOracle {
     private static final TopicIdPartition PARTITION =
@@ -86,6 +86,16 @@ public final class RemoteIndexOracle {
                         .append(' ');
             }
         }
+        said.append('|');
+        for (int epoch = 0; epoch < epochs; epoch++) {
+            said.append(cache.highestOffsetForEpoch(epoch).map(String::valueOf).orElse(".")).append(' ');
+        }
+        said.append('|');
+        cache.listAllRemoteLogSegments()
+                .forEachRemaining(
+                        each ->
+                                said.append(each.remoteLogSegmentId().id().getLeastSignificantBits())
+                                        .append(' '));
         said.append('\n');
     }
 }

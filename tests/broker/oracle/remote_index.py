@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.broker.oracle.java import compiled, run_java
@@ -14,10 +15,25 @@ Table = dict[tuple[int, int], str]
 Record = SegmentRecord | SegmentUpdate
 
 
+@dataclass(frozen=True)
+class Cached:
+    """What the cache says.
+
+    Attributes:
+        found: segment id by (epoch, offset).
+        highest: last offset of an epoch that was ever finished, by epoch.
+        segments: ids of all that are not deleted.
+    """
+
+    found: Table
+    highest: dict[int, int]
+    segments: set[str]
+
+
 def remote_index_oracle(
     version: str, partitions: Iterable[Sequence[Record]], folder: Path, *, epochs: range, offsets: range
-) -> Iterator[list[Table]]:
-    """For each partition, after each of its records: the segment id that is found for each (epoch, offset)."""
+) -> Iterator[list[Cached]]:
+    """For each partition, what the cache says after each of its records."""
     numbers: dict[str, int] = {}
     histories = list(partitions)
     asked = folder / "cases"
@@ -27,10 +43,16 @@ def remote_index_oracle(
     names = list(numbers)
     cells = [(epoch, offset) for epoch in epochs for offset in offsets]
     for records in histories:
-        yield [
-            {cell: names[int(name)] for cell, name in zip(cells, next(said).split(), strict=True) if name != "."}
-            for _ in records
-        ]
+        yield [_cached(next(said), names, cells, epochs) for _ in records]
+
+
+def _cached(line: str, names: Sequence[str], cells: Sequence[tuple[int, int]], epochs: range) -> Cached:
+    found, highest, segments = line.split("|")
+    return Cached(
+        {cell: names[int(name)] for cell, name in zip(cells, found.split(), strict=True) if name != "."},
+        {epoch: int(end) for epoch, end in zip(epochs, highest.split(), strict=True) if end != "."},
+        {names[int(name)] for name in segments.split()},
+    )
 
 
 def _lines(histories: Iterable[Sequence[Record]], numbers: dict[str, int]) -> Iterator[str]:
