@@ -148,11 +148,12 @@ def expire(
     # Once, and only where something goes: the probe writes.
     check = cache(partial(check_conditions, store))
     done = []
+    # First: claims, which some of the segments take with them, say which uploads are ours.
+    swept = sweep_store(store, keys, lambda name: matches_topic(name, topic)) if apply else SweptStore()
     for plan in Progress(output, "expiring").watch_done(found):
         if apply and plan.going:
             check()
         done.append(carry_out(store, keys, plan) if apply else ExpireOutcome(plan))
-    swept = sweep_store(store, keys, lambda name: matches_topic(name, topic)) if apply else SweptStore()
     objects = sum(each.swept.objects for each in done)
     summary = _summary(done, leftovers_by_kind(objects, swept))
     _show(output, done, summary)

@@ -6,6 +6,7 @@
 
 Between two calls of the store an actor does as it likes, at a call it waits for its turn. So every interleaving of
 calls is one sequence of choices, which hypothesis can look for and shrink. An actor that is killed gets no turn more.
+What else is to be a call, such as a request to a cluster, waits with `Actor.turn`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class _Actor:
+class Actor:
     name: str
     action: Callable[[Any], object]
     go: threading.Event = field(default_factory=threading.Event)
@@ -34,15 +35,24 @@ class _Actor:
     killed: bool = False
     result: object = None
 
+    def turn(self) -> None:
+        """Wait until it is this actor's turn."""
+        self.waits.set()
+        assert self.go.wait(_PATIENCE)
+        self.go.clear()
+        if self.killed:
+            raise Killed
+
 
 @dataclass
 class Turns:
     choose: Callable[[list[str]], str]
-    actors: dict[str, _Actor] = field(default_factory=dict)
+    view: Callable[[ObjectStore, Actor, list[str]], Any] | None = None  # of the store, for each actor; see run
+    actors: dict[str, Actor] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     def add(self, name: str, action: Callable[[Any], object]) -> None:
-        self.actors[name] = _Actor(name, action)
+        self.actors[name] = Actor(name, action)
 
     def kill(self, name: str) -> None:
         """To be called by `choose`: the actor ends in front of its next call."""
@@ -50,9 +60,9 @@ class Turns:
 
     def run(self, store: ObjectStore) -> dict[str, object]:
         """Results by name: what the action returned, or the exception that ended it."""
-        threads = []
+        threads, view = [], self.view or _View
         for actor in self.actors.values():
-            thread = threading.Thread(target=_play, args=(actor, _View(store, actor, self.calls)), daemon=True)
+            thread = threading.Thread(target=_play, args=(actor, view(store, actor, self.calls)), daemon=True)
             thread.start()
             threads.append(thread)
             assert actor.waits.wait(_PATIENCE)
@@ -67,7 +77,7 @@ class Turns:
 
 
 class _View:
-    def __init__(self, store: ObjectStore, actor: _Actor, calls: list[str]) -> None:
+    def __init__(self, store: ObjectStore, actor: Actor, calls: list[str]) -> None:
         self._store, self._actor, self._calls = store, actor, calls
 
     @property
@@ -78,18 +88,14 @@ class _View:
         method = getattr(self._store, name)
 
         def call(*args: object, **options: object) -> object:
-            self._actor.waits.set()
-            assert self._actor.go.wait(_PATIENCE)
-            self._actor.go.clear()
-            if self._actor.killed:
-                raise Killed
+            self._actor.turn()
             self._calls.append(f"{self._actor.name} {name}")
             return method(*args, **options)
 
         return call
 
 
-def _play(actor: _Actor, view: _View) -> None:
+def _play(actor: Actor, view: Any) -> None:
     try:
         actor.result = actor.action(view)
     except BaseException as error:

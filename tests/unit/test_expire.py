@@ -6,9 +6,14 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.protocol import commands
+from tests.protocol.installed import installed
+from tests.protocol.logs import BASES
+from tests.protocol.world import DAY, World
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
@@ -587,3 +592,14 @@ def test_topics_that_unblock_has_begun_with_are_left_to_their_brokers(archive):
     assert_said(left, 0, "unblock")
     assert [row["action"] for row in left.rows] == ["LEAVE_TO_BROKERS"]
     assert len(copies(archive)) == 3
+
+
+def test_expire_aborts_an_upload_whose_claim_it_deletes(tmp_path):
+    world = World(Random(1), tmp_path, snapshots={*BASES})
+    with installed(world, 1):
+        assert world.run({"tier": lambda hand: commands.tier(world, hand, "a")}) == {"tier": ExitCode.OK}
+        key = next(key for key in world.store.objects if key.endswith(".log"))
+        world.store.leave_unfinished(key, is_file=False)
+        world.advance(2 * DAY)
+        assert world.run({"expire": lambda hand: commands.expire(world, hand, BASES[-1])}) == {"expire": ExitCode.OK}
+    assert not world.store.uploads

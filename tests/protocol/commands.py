@@ -1,0 +1,75 @@
+"""The commands as a user types them, each with the store and the cluster of the hand that runs it: see installed.
+
+Each returns its exit code. What a command is told besides is what no fault changes: the remote place, a log directory,
+a grace.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.protocol.logs import BASES, PARTITION, segment_bytes
+from tests.protocol.world import Hand, World
+from tests.reference.model_cluster import CLUSTER_ID
+from tiersnap.jobs.cli import run
+from tiersnap.snapshot.errors import ExitCode
+
+REMOTE, CLUSTER = ("--remote", "s3://bucket"), ("--bootstrap-server", "model:9092")
+
+
+def _run(*words: object) -> ExitCode:
+    return ExitCode(run(["-q", "--output", "jsonl", "--log-level", "error", *map(str, words)]))
+
+
+def _now(world: World) -> tuple[str, str]:
+    return "--now", datetime.fromtimestamp(world.store.time // 1000, UTC).isoformat()
+
+
+def tier(world: World, hand: Hand, host: str) -> ExitCode:
+    """`tiersnap tier` on one of the hosts."""
+    return _run("tier", world.disks[host], *REMOTE, *_now(world), "--apply")
+
+
+def publish(world: World, hand: Hand) -> ExitCode:
+    """`tiersnap publish`; leader epochs are those of the leader's log directory."""
+    return _run("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
+
+
+def unblock(world: World, hand: Hand) -> ExitCode:
+    """`tiersnap unblock` on the leader's host."""
+    return _run("unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *_now(world), "--apply")
+
+
+def expire(world: World, hand: Hand, log_start: int) -> ExitCode:
+    """`tiersnap expire` of a topic that no cluster has."""
+    return _run("expire", *REMOTE, "--topic", PARTITION.topic, "--log-start", log_start, "--unmanaged", "--apply")
+
+
+def remove_orphans(world: World, hand: Hand) -> ExitCode:
+    """`tiersnap maintain remove-orphans`, of what is a day old."""
+    return _run("maintain", "remove-orphans", *CLUSTER, *REMOTE, "--apply")
+
+
+def restore(world: World, hand: Hand, *, asks: bool) -> ExitCode:
+    """`tiersnap restore` to a new disk; what is restored must be the log.
+
+    If it `asks`, of the cluster; else what was never published is restored, too.
+    """
+    disk = world.folder / f"restored-{hand.run_id}"
+    disk.mkdir()
+    (disk / "meta.properties").write_text(f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id=1\ndirectory.id=y\n")
+    cluster = CLUSTER if asks else ("--unpublished",)
+    code = _run("restore", *REMOTE, "--to", disk, "--topic", PARTITION.topic, *cluster, "--apply")
+    if code is ExitCode.OK:
+        check_restored(disk / "orders-0")
+    return code
+
+
+def check_restored(folder: Path) -> None:
+    """The files are the log from one of its segments on."""
+    files = sorted(path for path in folder.glob("*.log") if path.stat().st_size)
+    first = int(files[0].stem)
+    wanted = b"".join(segment_bytes(base) for base in BASES if base >= first)
+    assert first in BASES
+    assert wanted.startswith(b"".join(path.read_bytes() for path in files))

@@ -1,0 +1,299 @@
+"""Random scenarios, and how each must end: from every state the last commands end with 0 and leave nothing behind.
+
+PUBLISHED   copying is off: tier, publish, restore and remove-orphans
+STUCK       copying is on and the copier lacks snapshots: unblock, tier and remove-orphans
+UNMANAGED   no cluster has the topic: tier, expire and restore
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+from tests.protocol import commands
+from tests.protocol.faults import Fault
+from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, template
+from tests.protocol.world import DAY, HOUR, Hand, World
+from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.snapshot.errors import ExitCode
+
+Command = Callable[[Hand], ExitCode]
+_OF_A_COPY = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
+
+
+class Kind(StrEnum):
+    """See the module."""
+
+    PUBLISHED = "PUBLISHED"
+    STUCK = "STUCK"
+    UNMANAGED = "UNMANAGED"
+
+
+LAST = {
+    Kind.PUBLISHED: ("a tier", "c publish", "c orphans"),
+    Kind.STUCK: ("a unblock", "c orphans"),
+    Kind.UNMANAGED: ("a tier", "c expire"),
+}
+"""The commands that must come to an end."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What may go wrong.
+
+    Attributes:
+        faults: of single requests.
+        rates: shares of requests, one of them a round.
+        deletes: somebody deletes the topic.
+        loses: the store loses an object of a copy for good.
+        damages: the store damages a snapshot object for good.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    rates: tuple[float, ...] = (0.0,)
+    deletes: bool = False
+    loses: bool = False
+    damages: bool = False
+
+
+DEATHS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REQUEST, Fault.LOST_ANSWER)
+TROUBLES = {
+    "deaths": Trouble(DEATHS, (0.0, 0.01, 0.04), deletes=True),
+    "late puts": Trouble((Fault.LATE, Fault.LOST_REQUEST), (0.05, 0.1)),
+    "flipped reads": Trouble((Fault.FLIPPED_READ,), (0.4, 0.8)),
+    "lying puts": Trouble((Fault.LOST_PUT, Fault.WRONG_PUT), (0.02, 0.1)),
+    "left uploads": Trouble((Fault.LOST_CREATE, Fault.CRASH_BEFORE, Fault.INTERRUPT), (0.02, 0.1)),
+    "lost objects": Trouble(loses=True),
+    "damaged snapshots": Trouble((Fault.CRASH_BEFORE,), (0.02, 0.05), damages=True),
+    "everything": Trouble(tuple(Fault), (0.0, 0.01, 0.04), deletes=True, loses=True, damages=True),
+}
+
+
+@dataclass
+class Scenario:
+    """One of them, played by `play`.
+
+    Attributes:
+        log_start: below which `expire` has been told to delete.
+        is_gone: whether brokers have ended the deletion of the topic.
+        is_over: whether nothing goes wrong any more.
+    """
+
+    seed: int
+    folder: Path
+    kind: Kind
+    trouble: Trouble = TROUBLES["deaths"]
+    world: World = field(init=False)
+    log_start: int = 0
+    is_gone: bool = False
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.dice = dice = Random(f"{self.kind} {self.seed}")
+        # If both go wrong, nobody can tell a loss from a deletion: tier says GAP_IN_REMOTE.
+        later = ROLLED_LATER if dice.random() < 0.3 and not self.trouble.loses else BASES
+        snapshots = {*dice.sample(BASES[1:], dice.randint(0, 2))} if dice.random() < 0.7 else {*BASES}
+        if self.kind is Kind.STUCK:
+            snapshots = {*BASES[1 : dice.randint(1, 3)]}
+        self.world = World(dice, self.folder, {"a": BASES, "b": later}, snapshots)
+        self.world.meanwhile = self._meanwhile
+        self.world.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+        if self.kind is not Kind.UNMANAGED:
+            own = ENDLESS if self.kind is Kind.PUBLISHED else {"retention.ms": "-1"}
+            self.world.cluster.create(PARTITION, end=20, settings=own)
+            self.settings = self.world.cluster.settings(PARTITION.topic)
+
+    def play(self) -> None:
+        """Some rounds with trouble, and the last ones without."""
+        faults = self.world.faults
+        for _ in range(self.dice.randint(2, 4)):
+            faults.kinds, faults.rate = self.trouble.faults, self.dice.choice(self.trouble.rates)
+            names = self.dice.sample(sorted(self._commands()), self.dice.choice((1, 1, 2, 2, 3)))
+            self.world.run({f"{number} {name}": self._commands()[name] for number, name in enumerate(names)})
+            self.world.advance(self.dice.choice((1_000, 60_000, HOUR // 2, 2 * HOUR, 2 * DAY)))
+            if self.dice.random() < 0.3:
+                faults.deliver()
+        self.is_over = True
+        faults.kinds = ()
+        self.world.advance(2 * DAY)
+        if self.is_deleted:
+            self._settle_deleted()
+        else:
+            self._settle()
+
+    def _commands(self) -> dict[str, Command]:
+        world = self.world
+        found: dict[str, Command] = {
+            "a tier": lambda hand: commands.tier(world, hand, "a"),
+            "b tier": lambda hand: commands.tier(world, hand, "b"),
+        }
+        if self.kind is Kind.UNMANAGED:
+            return found | {
+                "c expire": self._expire,
+                "c restore": lambda hand: commands.restore(world, hand, asks=False),
+            }
+        found["c orphans"] = lambda hand: commands.remove_orphans(world, hand)
+        if self.kind is Kind.STUCK:
+            return found | {"a unblock": lambda hand: commands.unblock(world, hand)}
+        return found | {
+            "c publish": lambda hand: commands.publish(world, hand),
+            "d publish": lambda hand: commands.publish(world, hand),
+            "d restore": lambda hand: commands.restore(world, hand, asks=True),
+        }
+
+    def _expire(self, hand: Hand) -> ExitCode:
+        self.log_start = max(self.log_start, self.dice.choice((0, 5, 10)))
+        code = commands.expire(self.world, hand, self.log_start)
+        is_right = code is not ExitCode.GATE_REFUSED or self.trouble.faults != (Fault.FLIPPED_READ,)
+        assert is_right, f"expire refuses what is right: {self.world.story()}"
+        return code
+
+    # What others do between two requests.
+
+    def _meanwhile(self) -> None:
+        lot = self.dice.random()
+        if self.is_over:
+            return
+        if self.trouble.deletes and lot < 0.003:
+            self._delete()
+        if self.is_deleted and not self.is_gone and lot < 0.1:
+            self._end_deletion()
+        if lot < 0.002:
+            self.world.faults.deliver()
+        if self.kind is Kind.STUCK and not self.is_deleted and 0.5 < lot < 0.5015:
+            self._help_the_copier(is_mended=lot < 0.5005)
+        if self.trouble.loses and lot > 0.97:
+            self._spoil(*_OF_A_COPY)
+        if self.trouble.damages and lot > 0.97:
+            self._spoil(KeyKind.SNAPSHOT)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the cluster has no such topic any more."""
+        return self.kind is not Kind.UNMANAGED and PARTITION.topic not in self.world.cluster.there
+
+    def _delete(self) -> None:
+        if self.kind is Kind.UNMANAGED or self.is_deleted:
+            return
+        with self.world.event("the topic is deleted"):
+            self.world.brokers.begin_deletion()
+        for disk in self.world.disks.values():
+            shutil.rmtree(disk / "orders-0")
+
+    def _end_deletion(self) -> None:
+        with self.world.event("its segments are deleted"):
+            self.world.brokers.end_deletion()
+        self.is_gone = True
+
+    def _help_the_copier(self, *, is_mended: bool) -> None:
+        if is_mended:
+            with self.world.event("somebody repairs the leader's snapshots"):
+                self.world.brokers.mend(template(BASES) / "orders-0")
+        else:
+            with self.world.event("the leader starts anew"):
+                self.world.brokers.restart()
+
+    def _spoil(self, *kinds: KeyKind) -> None:
+        """The store loses an object, or damages one that only tiersnap knows."""
+        store = self.world.store
+        parsed = {key: ObjectKeys().recognise(key) for key in sorted(store.objects)}
+        keys = [key for key, found in parsed.items() if found is not None and found.kind in kinds]
+        if not keys:
+            return
+        key = self.dice.choice(keys)
+        with self.world.event(f"the store spoils {key}"):
+            if KeyKind.SNAPSHOT in kinds:
+                store.flip(key)
+                self.world.is_damaged = True
+            else:
+                store.delete([key])
+                self.world.is_damaged = self.world.is_lost = True
+
+    # How it must end.
+
+    def _settle(self) -> None:
+        """Whatever happened, the last commands end with 0, or name what is lost, and nothing is left behind."""
+        world = self.world
+        if self.kind is Kind.UNMANAGED:
+            self._sweep()
+        for _ in range(3):
+            codes = [self._alone(name) for name in LAST[self.kind]]
+            self._let_pass()
+            if self.kind is Kind.UNMANAGED and world.is_lost and codes[0] is ExitCode.GATE_REFUSED:
+                self.log_start = BASES[-2]  # GAP_IN_REMOTE: lost, or once expired; somebody gives it up
+            if not any(codes) and not self.left_behind(self.log_start):
+                break
+        if self.kind is not Kind.UNMANAGED:
+            assert world.cluster.settings(PARTITION.topic) == self.settings, world.story()
+            if world.readable() != {*range(END)} and self._name_what_is_lost():
+                return
+            assert world.readable() == {*range(END)}, world.story()
+        assert not any(codes), f"{codes}: {world.story()}"
+        left = self.left_behind(self.log_start)
+        assert not left, f"{left}: {world.story()}"
+        assert self.kind is not Kind.UNMANAGED or self._alone("c restore") == 0, world.story()
+
+    def _sweep(self) -> None:
+        """Either command leaves nothing behind by itself, but `expire` the rest of what the store has lost."""
+        name = self.dice.choice(LAST[self.kind])
+        if name == "c expire" and (self.world.is_lost or Fault.LOST_PUT in self.trouble.faults):
+            return
+        codes = []
+        for _ in range(2):
+            codes.append(self._alone(name))
+            self._let_pass()
+        left = self.left_behind(self.log_start if name == "c expire" else 0)
+        assert not left, f"{name}, {codes}, {left}: {self.world.story()}"
+
+    def _name_what_is_lost(self) -> bool:
+        """With copying off `publish` puts copies of ours in the place of what is lost, or names it and ends with 5."""
+        assert self.world.is_lost, self.world.story()
+        self.world.cluster.change_settings(PARTITION.topic, ENDLESS)
+        code = self.world.run({"c publish": lambda hand: commands.publish(self.world, hand)})["c publish"]
+        return code is ExitCode.DATA_CORRUPT
+
+    def _settle_deleted(self) -> None:
+        """Nothing is left of the topic; but if brokers never heard of its segments, remove-orphans says so."""
+        if not self.is_gone:
+            self._end_deletion()
+        self._let_pass()
+        codes = [self._alone("c orphans") for _ in range(2)]
+        left, is_known = self.left_behind(0), any(True for _ in self.world.cluster.records(PARTITION))
+        assert not (left and is_known), f"{left}: {self.world.story()}"
+        assert codes[-1] == (ExitCode.GATE_REFUSED if left else ExitCode.OK), f"{codes}: {self.world.story()}"
+
+    def _let_pass(self) -> None:
+        """The last requests arrive, and grow old."""
+        self.world.faults.deliver()
+        self.world.advance(2 * DAY)
+
+    def _alone(self, name: str) -> ExitCode | None:
+        return self.world.run({name: self._commands()[name]})[name]
+
+    def left_behind(self, log_start: int) -> list[str]:
+        """Objects that nobody needs and that hold user data, or that cost money; `log_start` where no broker rules."""
+        parsed = {key: ObjectKeys().recognise(key) for key in self.world.store.objects}
+        needed = self._needed(log_start)
+        unfinished = [upload.key for upload in self.world.store.uploads.values()]
+        return unfinished + [
+            key
+            for key, found in parsed.items()
+            if found is None or (found.kind in _OF_A_COPY and found.segment_id not in needed)
+        ]
+
+    def _needed(self, log_start: int) -> set[str | None]:
+        if self.is_deleted:
+            return set()
+        if self.kind is not Kind.UNMANAGED:
+            return {each.id.segment_id for each in self.world.brokers.index().finished()}
+        ends = {key: self.world.end_of(key.removesuffix(".rsm-manifest")) for key in self.world.store.objects}
+        return {
+            ObjectKeys().recognise(key).segment_id
+            for key, end in ends.items()
+            if key.endswith(".rsm-manifest") and end is not None and end > log_start
+        }

@@ -1,0 +1,54 @@
+"""Commands of two hosts, brokers and a store that fails, interleaved request by request: see tests.protocol.world.
+
+A failure names its seed: play(Scenario(seed, folder, kind, trouble)).
+"""
+
+from __future__ import annotations
+
+import shutil
+from random import SystemRandom
+
+import pytest
+
+from tests.protocol.installed import installed
+from tests.protocol.scenario import TROUBLES, Kind, Scenario
+
+pytestmark = pytest.mark.unit
+
+EVERYTHING = "everything"
+SEEDS = {Kind.PUBLISHED: 9, Kind.STUCK: 9, Kind.UNMANAGED: 20}
+"""How many there are of each trouble; without a cluster there is nobody else who cleans up."""
+
+
+def play(scenario: Scenario) -> str:
+    """Play one scenario in a process that sees its world and no other; returns what happened."""
+    try:
+        with installed(scenario.world, scenario.seed):
+            scenario.play()
+    except BaseException as broken:
+        broken.add_note(f"{scenario.kind} {scenario.seed}, {scenario.trouble}")
+        raise
+    shutil.rmtree(scenario.folder)
+    return scenario.world.story()
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("trouble", sorted(TROUBLES.keys() - {EVERYTHING}))
+def test_commands_keep_their_promises_in_trouble(kind, trouble, tmp_path):
+    for seed in range(SEEDS[kind]):
+        play(Scenario(seed, tmp_path / str(seed), kind, TROUBLES[trouble]))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_scenario_is_the_same_again(kind, tmp_path):
+    first, again = (play(Scenario(1, tmp_path / "1", kind, TROUBLES[EVERYTHING])) for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("trouble", sorted(TROUBLES))
+def test_commands_keep_their_promises_in_much_trouble(kind, trouble, tmp_path):
+    first = SystemRandom().randrange(1_000_000_000)
+    for seed in range(first, first + 300):
+        play(Scenario(seed, tmp_path / str(seed), kind, TROUBLES[trouble]))
