@@ -26,7 +26,8 @@ from pathlib import Path
 from random import Random
 from types import CodeType, ModuleType
 
-from tests.mutation.dangers import DANGERS
+from tests.mutation import reverted
+from tests.mutation.dangers import DANGERS, Danger
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.targets import TARGETS, Target
 
@@ -123,11 +124,22 @@ def _chosen(target: Target, seed: int, sample: int) -> list[Mutant]:
     dangers = []
     for danger in DANGERS:
         if danger.path == target.path:
-            if source.count(danger.before) != 1:
-                raise SystemExit(f"{danger.path}: {danger.before!r} is there {source.count(danger.before)} times")
-            tree = ast.parse(source.replace(danger.before, danger.after))
-            dangers.append(Mutant(0, f"danger: {danger.name}", tree))
+            dangers.append(Mutant(0, f"danger: {danger.name}", _broken(danger)))
     return [*dangers, *sorted(taken, key=lambda mutant: mutant.line)]
+
+
+def _broken(danger: Danger) -> ast.Module:
+    source = (ROOT / danger.path).read_text(encoding="utf-8")
+    if source.count(danger.before) != 1:
+        raise SystemExit(f"{danger.path}: {danger.before!r} is there {source.count(danger.before)} times")
+    return ast.parse(source.replace(danger.before, danger.after))
+
+
+def _revert(danger: Danger) -> Tally:
+    if _passes(Target(danger.path, reverted.TESTS), _broken(danger)):
+        print(f"SURVIVED {danger.path}: {danger.name}", flush=True)
+        return Tally(survived=1)
+    return Tally(killed=1)
 
 
 def _mutate(target: Target, seed: int, sample: int, accepted: set[str]) -> Tally:
@@ -169,6 +181,11 @@ def main() -> int:
         print(f"{target.path}: {tally.killed} killed, {tally.survived} survived, {tally.accepted} accepted", flush=True)
         total.killed += tally.killed
         total.survived += tally.survived
+    for danger in reverted.REVERTED:
+        if not given.paths or danger.path in given.paths:
+            tally = _revert(danger)
+            total.killed += tally.killed
+            total.survived += tally.survived
     tried = total.killed + total.survived
     share = total.killed / tried if tried else 1.0
     print(f"{share:.1%} of {tried} mutants killed, seed {given.seed}, {time.monotonic() - began:.0f} s")

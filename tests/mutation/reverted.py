@@ -1,0 +1,78 @@
+"""Fixes that the protocol test must notice by itself, each taken back in every `make mutate`."""
+
+from __future__ import annotations
+
+from tests.mutation.dangers import Danger
+
+TESTS = ("test_protocol.py",)
+
+_ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/arrival.py", "remote_storage/retire/store_leftovers.py"
+_LEFTOVERS, _SMALL = "remote_storage/inventory/remote_inventory.py", "remote_storage/stores/small_object.py"
+_UNFINISHED = "remote_storage/retire/unfinished_uploads.py"
+
+REVERTED = (
+    Danger(
+        "remote_storage/upload/snapshot_sink.py",
+        "a damaged snapshot object is not computed again",
+        "        except CorruptDataError:\n            info",
+        "        except CorruptDataError:\n            raise\n            info",
+    ),
+    Danger(
+        _ARRIVAL, "what was lost is not noticed", "        _check(store, key, put, listed.get(key))", "        pass"
+    ),
+    Danger(_ARRIVAL, "no checksum is compared", "if not put.proved:", "if False:"),
+    Danger(
+        "remote_storage/inventory/lost_segments.py", "no lost segment is tiered again", "if is_lost and", "if False and"
+    ),
+    Danger(
+        _LEFTOVERS,
+        "a late put stays",
+        "return has_expired or left.claim.finished != left.segment_id",
+        "return has_expired",
+    ),
+    Danger(_LEFTOVERS, "the rest of what expired stays", "return has_expired or left", "return left"),
+    Danger(
+        "remote_storage/upload/tier_host.py",
+        "a late put stays where nothing is to be tiered",
+        "swept = sweep_partition(self.store",
+        "return\n            swept = sweep_partition(self.store",
+    ),
+    Danger(
+        "remote_storage/retire/expire_delete.py",
+        "expire leaves what ended attempts left",
+        "        for local in (False, True) if plan.leftovers else ():",
+        "        for local in ():",
+    ),
+    Danger(
+        "remote_storage/retire/leftovers.py",
+        "what a killed attempt left stays",
+        "return age > older_than and claims",
+        "return False and claims",
+    ),
+    Danger(
+        _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, named)", "_abort(store, files), 0"
+    ),
+    Danger(_STORE_LEFTOVERS, "a temporary file stays", "_abort(store, files), _abort", "0, _abort"),
+    Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes) if probes else ()", "failures = ()"),
+    Danger(_UNFINISHED, "remove-orphans leaves probes", "in old_probes(store, keys, aged.now, -1):", "in ():"),
+    Danger(_UNFINISHED, "remove-orphans leaves uploads", "in old_uploads(store, -1):", "in ():"),
+    Danger(_SMALL, "damage is not read again", "message)\n        return read()", "message)\n        raise"),
+    Danger(
+        "remote_storage/stored/claims.py",
+        "a damaged claim is not read again",
+        "return read_twice_if_damaged(read)",
+        "return read()",
+    ),
+    Danger(
+        "remote_storage/stored/deletion_record.py",
+        "a damaged deletion record is not read again",
+        "return read_twice_if_damaged(read)",
+        "return read()",
+    ),
+    Danger(
+        "jobs/commands/expire.py",
+        "expire forgets the uploads of claims that it deletes",
+        "matches_topic(name, topic)) if apply",
+        "matches_topic(name, topic)) if False",
+    ),
+)
