@@ -15,7 +15,7 @@ from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 
 _PLACES = re.compile(
     r"tiersnap (?P<name>run|(?:transactions )?[a-z][a-z-]* LOGDIR)(?P<flags>(?: --[a-z][a-z-]*(?: [A-Z]{2,})?)*)"
-    r"|(?P<place>LOGDIR|REMOTE|dump FILE)"
+    r"|\b(?P<place>LOGDIR|REMOTE|dump FILE)\b"
 )
 _FLAG = re.compile(r" (--[a-z][a-z-]*)(?: ([A-Z]{2,}))?")
 

@@ -59,6 +59,10 @@ def test_host_commands_keep_options_and_give_no_flag_twice() -> None:
     )
 
 
+def test_host_commands_leave_the_name_of_a_verdict_as_it_is() -> None:
+    assert COMMANDS.of("if it says GAP_IN_REMOTE: --remote REMOTE") == "if it says GAP_IN_REMOTE: --remote s3://b/t"
+
+
 def test_tier_says_the_command_that_tiers_and_it_does(disks: list[Path], tmp_path: Path) -> None:
     words = ("--remote", tmp_path / "remote", "--topic", "orders|payments", "--expiration", "9d")
     planned = tiersnap("tier", *disks, *words)
