@@ -16,7 +16,7 @@ from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.snapshot.errors import ExitCode, TransientError
 
 pytestmark = pytest.mark.spark
@@ -27,7 +27,7 @@ BASES = {1: (0, 5, 10), 2: (0, 10)}
 
 
 class Described(Cluster):
-    """A cluster that says of one topic who leads its partitions."""
+    """A cluster that says of one topic who leads its partitions, and copies nothing of it."""
 
     def __init__(self, leaders: Mapping[int, int]) -> None:
         super().__init__("127.0.0.1:1")
@@ -37,7 +37,13 @@ class Described(Cluster):
         return CLUSTER_ID
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        return {name: Topic(name, TOPIC_ID, self._leaders) for name in names}
+        return {name: Topic(name, TOPIC_ID, self._leaders) for name in names if name == "orders"}
+
+    def partition_counts(self) -> dict[str, int]:
+        return {"orders": len(self._leaders)}
+
+    def settings(self, topic: str) -> dict[str, TopicConfig]:
+        return {}
 
 
 def write_replicas(folder: Path) -> tuple[str, ...]:
