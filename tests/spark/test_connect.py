@@ -75,8 +75,8 @@ def test_a_decode_and_an_audit_run_under_connect(tmp_path: Path) -> None:
             capture_output=True, text=True, check=False, timeout=400,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    # Producers write five of ten sequences: three gaps a partition, of which one went. And in each of the eleven segments
-    # that are left two producers write the same bytes, as one does that sends a batch again under a new id.
+    # Producers write five of ten sequences: three gaps a partition, of which one went. And in each of the eleven
+    # segments that are left two producers write the same bytes, as one does that sends a batch again under a new id.
     assert done.stdout.split() == ["12", "0", "1", "19", "19"]
 
 
