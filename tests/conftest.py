@@ -1,4 +1,4 @@
-"""What all tests share: profiles of hypothesis, and nobody else's configuration.
+"""What all tests share: profiles of hypothesis, nobody else's configuration, and no other test's log level.
 
 The profile `ci`, which is loaded here, tries the same examples at each run: a red test is a new defect. `make nightly`
 names `nightly` (`--hypothesis-profile`): other examples each night, and ten times as many.
@@ -6,7 +6,9 @@ names `nightly` (`--hypothesis-profile`): other examples each night, and ten tim
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +26,11 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TIERSNAP_") and name not in ("TIERSNAP_JARS", "TIERSNAP_REQUIRE_KAFKA"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def log_level_of_no_other_test() -> Iterator[None]:
+    """A command that runs inside a test sets the level of the root logger for good; the next test starts without it."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
