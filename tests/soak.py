@@ -23,10 +23,10 @@ from tests.broker.oracle.fold import VERSION, fold_oracle
 from tests.broker.oracle.judge import entries
 from tests.fuzz.run import main as fuzz
 from tests.reference.agreeing import disagreements
+from tests.reference.local_replay import local_replay
 from tests.reference.main_job import NO_TIERING, disagreements_of_run
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.partition_replay import local_replay
 
 CHUNK = 500
 

@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.partition_state import (
     replay_runs,
 )
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, to_entries
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.segment_fold import Run
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
@@ -157,17 +157,6 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
     low = bisect_left(offsets, segment.base_offset)
     high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
     return offsets[low:high]
-
-
-def local_replay(
-    filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, begins: Beginning = NOT_LOOKED
-) -> tuple[Replay, Iterator[Boundary]]:
-    """Replay straight from the segment files: iterate the boundaries, then read the replay."""
-
-    def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
-        return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
-
-    return replay_partition(partition, read_runs, snapshot_reader(filesystem, partition), begins=begins)
 
 
 def replay_partition(

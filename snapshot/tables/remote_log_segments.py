@@ -1,4 +1,4 @@
-"""Rows of `remote_log_segments`: KIP-405's states, the newest of each attempt, and copies as the gate takes them.
+"""Rows of `remote_log_segments`: KIP-405's states, and the newest of each attempt.
 
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
 """
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.readiness.coverage import CopyFacts
 
 COPY_STARTED = "COPY_SEGMENT_STARTED"
 COPY_FINISHED = "COPY_SEGMENT_FINISHED"
@@ -42,13 +41,6 @@ def newest_states(rows: Iterable[Row]) -> list[Row]:
 
 def _order(row: Row) -> tuple[int, int]:
     return row["run"], STATES.index(row["state"])
-
-
-def finished_copies(rows: Iterable[Row]) -> Iterator[CopyFacts]:
-    """The complete copies among rows of REMOTE_LOG_SEGMENTS or of listed.COPY; `end_offset` becomes exclusive."""
-    for row in rows:
-        if row["state"] == COPY_FINISHED:
-            yield CopyFacts(row["start_offset"], row["end_offset"] + 1, to_leader_epochs(row["leader_epochs"]))
 
 
 def to_leader_epochs(rows: Iterable[Row] | None) -> LeaderEpochs:

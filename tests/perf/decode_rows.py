@@ -11,10 +11,10 @@ from tests.perf.kafka_replay import kafka_replay
 from tests.perf.make_log import LogShape, MadeLog, made
 from tests.perf.measure import Row, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
+from tests.reference.local_replay import local_replay
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
-from tiersnap.snapshot.replay.partition_replay import local_replay
 
 
 def partition_of(log: MadeLog, name: str = "perf-0") -> Partition:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.reference.local_replay import local_replay
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -25,7 +26,6 @@ from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
-from tiersnap.snapshot.replay.partition_replay import local_replay
 from tiersnap.snapshot.replay.trust import Provenance
 
 

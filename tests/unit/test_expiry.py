@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.examples import examples
 from tests.reference.fold import fold, live
+from tests.reference.local_replay import local_replay
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
 from tests.reference.record_batch import read_segment
 from tests.reference.small_log import tree
@@ -25,7 +26,7 @@ from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import Planner, PlanOptions
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.partition_replay import local_replay, snapshot_reader
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
 pytestmark = pytest.mark.unit
 
