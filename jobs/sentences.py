@@ -17,7 +17,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.beginnings import Beginnings
 
 # Types of fields.
@@ -101,7 +101,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
     """Say how many segments are left to brokers, and why; nothing where none is."""
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(

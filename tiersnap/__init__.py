@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.upload.tier_partition import tier_partition
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.producer_snapshots import read_snapshot, write_snapshot
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.repair.partition import repair
     from tiersnap.snapshot.replay.examine import examine
 

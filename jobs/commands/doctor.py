@@ -273,7 +273,7 @@ def _running(host: Host) -> Iterator[str]:
 
 
 def _blocks(host: Host) -> Iterator[str]:
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
 
     for verdict, number in host.blocked.most_common():
         yield f"{count_of(number, 'segment')}: {verdict}"

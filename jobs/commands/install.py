@@ -21,7 +21,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.install import Installation
     from tiersnap.remote_storage.restore.install_plan import InstallOutcome
-    from tiersnap.snapshot.replay.trust import Provenance
+    from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _SENTENCES = {
     "NOT_COMPARED": "are there and not compared: tiersnap verify LOGDIR --remote s3://bucket/prefix",

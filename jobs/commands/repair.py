@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.repair.log_dirs import HostRepair
     from tiersnap.snapshot.repair.plan import RepairAction
-    from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+    from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
 _LEFT_ALONE = {

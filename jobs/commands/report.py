@@ -22,10 +22,9 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.judge import Verdict
-    from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+    from tiersnap.snapshot.readiness.verdict import Level, Verdict
+    from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
     from tiersnap.snapshot.report.run_info import RunInfo
-    from tiersnap.snapshot.report.severity import Level
 
 GRAINS = ("segment", "partition", "topic")
 

@@ -15,7 +15,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.report.changes import PartitionChange, PartitionState
 
 

@@ -34,7 +34,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.outcome import RunOutcome
     from tiersnap.jobs.pipeline.settings import RunSettings
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
 
 _WORDS = "tiersnap.words"
 
@@ -243,7 +243,7 @@ def run(
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
     """Emit what a run found and did."""
     from tiersnap.snapshot.readiness.exit_codes import next_steps
-    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.scan_window import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts

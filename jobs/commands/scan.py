@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.metrics.of_scan import ScanMetrics
     from tiersnap.snapshot.readiness.host_commands import HostCommands
-    from tiersnap.snapshot.readiness.judge import Verdict
     from tiersnap.snapshot.readiness.scan_totals import ScanTotals
     from tiersnap.snapshot.readiness.scanned import Scanned
-    from tiersnap.snapshot.replay.trust import SnapshotVerdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
+    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
     from tiersnap.snapshot.report.of_scan import ScanPage
 
 # Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
@@ -240,8 +240,8 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     """Yield the next command for each cause."""
     from tiersnap.snapshot.log.findings import NOT_READ
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
-    from tiersnap.snapshot.readiness.judge import Verdict
-    from tiersnap.snapshot.replay.trust import SnapshotVerdict
+    from tiersnap.snapshot.readiness.verdict import Verdict
+    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
     repair = commands.of("tiersnap repair LOGDIR")
     paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))

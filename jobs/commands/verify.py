@@ -20,7 +20,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.trust import SnapshotVerdict
+    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

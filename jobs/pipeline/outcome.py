@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 

@@ -49,7 +49,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.readiness.copy_task import BesideBrokers
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.replay_options import Scan
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.snapshot.readiness.verdict import SEVERITY
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, SEGMENT_COLUMNS, Aggregated, Codes
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
-from tiersnap.snapshot.report.severity import SEVERITY
 from tiersnap.snapshot.report.summary import summarise_aggregated
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 

@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.listing import listed_segments
 from tiersnap.jobs.pipeline.schemas import of_arrow
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
 _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")

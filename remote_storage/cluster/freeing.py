@@ -11,7 +11,8 @@ from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishActi
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import Readiness, Verdict
+from tiersnap.snapshot.readiness.judge import Readiness
+from tiersnap.snapshot.readiness.verdict import Verdict
 
 
 class End(StrEnum):

@@ -30,7 +30,7 @@ from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 

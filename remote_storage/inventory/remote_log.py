@@ -38,7 +38,7 @@ from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.producer_state import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 _COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
 _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})

@@ -17,7 +17,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -55,7 +55,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.stores.probe_conditions import PROBES
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"

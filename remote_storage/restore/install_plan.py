@@ -28,7 +28,8 @@ from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions,
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, compare
 from tiersnap.snapshot.units import count_of
 
 

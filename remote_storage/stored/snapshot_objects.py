@@ -33,7 +33,7 @@ from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
 TOOL = f"tiersnap {__version__}"

@@ -16,7 +16,7 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.run_info import RunCounts
 
 

@@ -13,7 +13,7 @@ from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 
 def plan_segment(

@@ -21,7 +21,8 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, Obj
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, StoredSnapshot
-from tiersnap.snapshot.replay.trust import Provenance, compare
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.replay.trust import compare
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 LARGEST_SNAPSHOT = 512 << 20
 """Bytes: eleven million producers, more than a broker can hold."""

@@ -29,8 +29,9 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
-from tiersnap.snapshot.readiness.judge import Readiness, Verdict
+from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.decodes import LocalDecodes
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED, tiered_row
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
 

@@ -8,7 +8,7 @@ from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.snapshot.errors import CorruptSnapshotError, MissingProducerSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 

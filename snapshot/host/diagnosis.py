@@ -20,7 +20,7 @@ from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadab
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import has_leader_epoch
 

@@ -21,7 +21,7 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.space import BLOCK
 from tiersnap.snapshot.units import count_of, human_bytes
 

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, field
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.samples import HELP, Sample
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.model import Count, Report
 from tiersnap.snapshot.report.run_info import RunCounts
-from tiersnap.snapshot.report.severity import WAITING
 
 # The run came to its end and knows what it says; what it found may be bad.
 _SUCCESS = frozenset({ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT})

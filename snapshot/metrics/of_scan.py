@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import Standing, of_ended
 from tiersnap.snapshot.metrics.samples import Sample
-from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.readiness.scanned import Scanned
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.model import Count
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.findings import exit_code_of as exit_code_of_findings
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.units import count_of
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment

@@ -10,76 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, SETTLED, Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
-
-class Verdict(StrEnum):
-    """In order of precedence: a segment gets the first that applies."""
-
-    ALREADY_TIERED = "ALREADY_TIERED"
-    COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
-    EXPIRED = "EXPIRED"
-    GAP_IN_REMOTE = "GAP_IN_REMOTE"
-    ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
-    INTERNAL_TOPIC = "INTERNAL_TOPIC"
-    COMPACTED_TOPIC = "COMPACTED_TOPIC"
-    TOPIC_ID_UNKNOWN = "TOPIC_ID_UNKNOWN"
-    UNREADABLE_SEGMENT = "UNREADABLE_SEGMENT"
-    CORRUPT_SEGMENT = "CORRUPT_SEGMENT"
-    GAP_BEFORE = "GAP_BEFORE"
-    ABOVE_LSO = "ABOVE_LSO"
-    MISSING_INDEX = "MISSING_INDEX"
-    ENCRYPTED_REMOTE = "ENCRYPTED_REMOTE"
-    MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
-    UNVERIFIED_SNAPSHOT = "UNVERIFIED_SNAPSHOT"
-    CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
-    SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
-    LEFT_TO_BROKER = "LEFT_TO_BROKER"
-    READY = "READY"
-
-
-# A segment with one of these is nobody's problem: it is done, or the next run tiers it.
-SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
 _LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER}
 
 _UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
-_READ = "read it as the user that runs the broker"
-_COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
-_REPLACE = (
-    "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply, "
-    "or if its log begins in remote storage: tiersnap repair LOGDIR --remote REMOTE --replace --apply"
-)
-NEXT_STEP: dict[Verdict, str] = {
-    Verdict.ALREADY_TIERED: "",
-    Verdict.COPY_IN_FLIGHT: "wait for the copy that is under way, then look again",
-    Verdict.EXPIRED: "",
-    Verdict.GAP_IN_REMOTE: "no broker copies it any more: keep its local file; find out what deleted the remote one",
-    Verdict.ACTIVE_SEGMENT: "",
-    Verdict.INTERNAL_TOPIC: "",
-    Verdict.COMPACTED_TOPIC: "",
-    Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
-    Verdict.UNREADABLE_SEGMENT: _READ,
-    Verdict.CORRUPT_SEGMENT: "tiersnap dump FILE shows the place; restore the segment from another replica",
-    Verdict.GAP_BEFORE: "clear the earlier segment first",
-    Verdict.ABOVE_LSO: "wait for replication and for open transactions to end: "
-    "tiersnap transactions find-hanging LOGDIR --all names them, and the command that aborts those that never will",
-    Verdict.MISSING_INDEX: "bring leader-epoch-checkpoint back from another replica",
-    Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
-    Verdict.UNVERIFIED_SNAPSHOT: _COMPARE,
-    Verdict.CORRUPT_SNAPSHOT: _REPLACE,
-    Verdict.SUSPECT_SNAPSHOT: _REPLACE,
-    Verdict.ENCRYPTED_REMOTE: "let its broker copy it, which encrypts: tiersnap repair LOGDIR --apply on its host "
-    "writes the snapshots that it lacks; or tiersnap run --allow-plaintext --apply",
-    Verdict.LEFT_TO_BROKER: "",
-    Verdict.READY: "tiersnap run --apply",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all, is_refused
-from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.readiness.scanned import Scanned
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 

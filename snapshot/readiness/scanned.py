@@ -15,7 +15,7 @@ from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
 
 class RepairAction(StrEnum):

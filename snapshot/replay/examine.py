@@ -20,7 +20,8 @@ from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt, StartState
 from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.units import count_of
 
 

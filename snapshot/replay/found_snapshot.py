@@ -11,7 +11,8 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.regular_file import FileTooLargeError
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 
 ReadSnapshot = Callable[[int], bytes | None]
 """Bytes of the file at an offset, None where there is none; may raise OSError."""

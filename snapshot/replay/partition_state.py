@@ -18,7 +18,8 @@ from tiersnap.snapshot.replay.found_snapshot import NO_FILE, FoundSnapshot, Read
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, compare
 
 
 @dataclass(frozen=True, slots=True)

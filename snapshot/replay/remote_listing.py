@@ -12,7 +12,7 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.replay.remote_state import RemoteState
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 
 class Encryption(StrEnum):

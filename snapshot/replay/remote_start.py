@@ -19,7 +19,8 @@ from tiersnap.snapshot.replay.partition_replay import Beginning
 from tiersnap.snapshot.replay.partition_state import CopyState, StartState
 from tiersnap.snapshot.replay.producer_state import from_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteLook
-from tiersnap.snapshot.replay.trust import Comparison, Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.replay.trust import Comparison
 
 
 def beginning(look: RemoteLook, now: int, producer_expiration: int | None, partition: Partition) -> Beginning:

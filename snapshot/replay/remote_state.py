@@ -33,7 +33,8 @@ from tiersnap.snapshot.replay.producer_state import (
     live_entries,
     to_entries,
 )
-from tiersnap.snapshot.replay.trust import Provenance, compare
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.replay.trust import compare
 from tiersnap.snapshot.units import count_of
 
 ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"

@@ -21,8 +21,9 @@ from tiersnap.snapshot.replay.remote_start import is_continued, known_state, rea
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink, StoredSnapshot
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.store_boundary import BoundaryStore
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.replay.window_start import WindowStart
 
 MOST_OPEN_TRANSACTIONS = 2_000

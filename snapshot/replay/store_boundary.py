@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.partition_replay import may_be_stored
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
 class BoundaryStore:

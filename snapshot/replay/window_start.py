@@ -19,7 +19,8 @@ from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
 from tiersnap.snapshot.replay.partition_state import Boundary, StartState
 from tiersnap.snapshot.replay.scan_window import FirstSeen, FollowedBack
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 
 _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies before the window that was scanned")
 

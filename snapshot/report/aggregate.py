@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.report.severity import SEVERITY
+from tiersnap.snapshot.readiness.verdict import SEVERITY
 from tiersnap.snapshot.tables.schemas import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")

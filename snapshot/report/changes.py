@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.files import SCHEMA_VERSION
 from tiersnap.snapshot.report.model import Count, Report
-from tiersnap.snapshot.report.severity import RANK, WAITING
 
 
 class PartitionKey(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 MOST_ROWS = 200
 # Harm that an audit finds, worst first; what it calls otherwise comes behind.

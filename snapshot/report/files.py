@@ -36,11 +36,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, MEANING
 from tiersnap.snapshot.report.csv_cell import csv_cell
 from tiersnap.snapshot.report.forecast import Forecast, forecast
 from tiersnap.snapshot.report.model import Blocker, Cause, Count, Held, PartitionReport, Report, TopicReport, Totals
 from tiersnap.snapshot.report.next_step import Step, text
-from tiersnap.snapshot.report.severity import DISPLAY_ORDER, MEANING
 
 SCHEMA_VERSION = 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.forecast import forecast
@@ -19,7 +19,6 @@ from tiersnap.snapshot.report.html_runs import columns
 from tiersnap.snapshot.report.listed import INLINE, listed_topics
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.next_step import Place, steps
-from tiersnap.snapshot.report.severity import DISPLAY_ORDER, LEVEL, MEANING, RANK, Level
 
 # A row of the list of topics is about 2 KB.
 MAX_TOPICS = 500

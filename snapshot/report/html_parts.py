@@ -11,12 +11,11 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.forecast import DiskForecast
 from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
-from tiersnap.snapshot.report.severity import WAITING
 from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
 from tiersnap.snapshot.units import human_bytes, noun_of
 

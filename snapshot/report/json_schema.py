@@ -10,10 +10,10 @@ import sys
 from dataclasses import fields
 from typing import Any
 
-from tiersnap.snapshot.replay.trust import COMPARED, Provenance, SnapshotVerdict
+from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, Level
+from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.files import SCHEMA_VERSION
 from tiersnap.snapshot.report.run_info import RunCounts
-from tiersnap.snapshot.report.severity import DISPLAY_ORDER, Level
 
 Schema = dict[str, Any]
 

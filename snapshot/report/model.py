@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, NEVER_TIERED, WAITING, Level, Verdict, worst
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import RunInfo
-from tiersnap.snapshot.report.severity import DISPLAY_ORDER, LEVEL, NEVER_TIERED, WAITING, Level, worst
 
 
 @dataclass(frozen=True, slots=True)

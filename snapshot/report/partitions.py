@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, Aggregated
 from tiersnap.snapshot.report.model import Blocker, Count, PartitionReport, Totals, in_display_order
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
-from tiersnap.snapshot.report.severity import SEVERITY, WAITING
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
 from tiersnap.snapshot.report.model import (
     Cause,
@@ -26,7 +26,6 @@ from tiersnap.snapshot.report.model import (
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps
 from tiersnap.snapshot.report.partitions import Codes, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
-from tiersnap.snapshot.report.severity import RANK, SEVERITY
 from tiersnap.snapshot.report.timeline import held_runs, spans
 from tiersnap.snapshot.report.worth import most_worth
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiersnap.snapshot.readiness.verdict import RANK, SEVERITY
 from tiersnap.snapshot.report.model import Count, Held, PartitionReport, Span
-from tiersnap.snapshot.report.severity import RANK, SEVERITY
 
 # More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
 MAX_SPANS = 100

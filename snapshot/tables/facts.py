@@ -12,7 +12,8 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.found_snapshot import SnapshotFile
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.deltas import to_lists
 from tiersnap.snapshot.tables.schemas import PARTITIONS
 

@@ -24,7 +24,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, Encryption, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.replay_options import fingerprint
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 

@@ -16,7 +16,8 @@ from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, names_of, partition_row
 from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotFound
 from tiersnap.snapshot.exactly_once.simulate.survey import OpenTransactions, Survey
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.facts import Row, to_comparison, to_segment
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput

@@ -37,7 +37,7 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.report.run_head import RunHead, from_text, to_text
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -17,7 +17,7 @@ from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 

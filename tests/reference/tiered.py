@@ -26,7 +26,7 @@ from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 
 def tier(

@@ -20,7 +20,7 @@ from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 MAX_TIMESTAMP = 1_700_000_000_000

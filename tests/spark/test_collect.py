@@ -28,7 +28,7 @@ from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 DATA = b"all of it"

@@ -16,12 +16,12 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, StartState
 from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
 from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -22,7 +22,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ from tests.reference.small_log import tree
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import Planner, PlanOptions
 from tiersnap.snapshot.replay.examine import examine

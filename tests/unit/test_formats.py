@@ -30,7 +30,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Readiness, Verdict
+from tiersnap.snapshot.readiness.judge import Readiness
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 
 pytestmark = pytest.mark.unit
 

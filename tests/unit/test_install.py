@@ -17,7 +17,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

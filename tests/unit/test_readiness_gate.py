@@ -16,10 +16,12 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.judge import NEXT_STEP, Readiness, Verdict, judge
+from tiersnap.snapshot.readiness.judge import Readiness, judge
+from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, computed
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report import json_schema
 from tiersnap.snapshot.report.csv_cell import csv_cell
 from tiersnap.snapshot.report.files import CSV_COLUMNS, json_chunks, to_csv, to_json

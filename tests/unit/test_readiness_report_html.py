@@ -14,12 +14,12 @@ from urllib.parse import unquote
 import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
+from tiersnap.snapshot.readiness.verdict import MEANING
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.html_environment import PAGES
 from tiersnap.snapshot.report.html_page import detail_files, to_html
 from tiersnap.snapshot.report.html_parts import share
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.severity import MEANING
 from tiersnap.snapshot.report.summary import summarise
 
 pytestmark = pytest.mark.unit

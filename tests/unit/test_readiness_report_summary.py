@@ -21,11 +21,10 @@ from tests.reference.readiness_tables import (
     table,
 )
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.readiness.judge import SETTLED, Verdict
+from tiersnap.snapshot.readiness.verdict import LEVEL, SETTLED, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Count, Report
 from tiersnap.snapshot.report.next_step import Step
-from tiersnap.snapshot.report.severity import LEVEL, SEVERITY, Level
 from tiersnap.snapshot.report.summary import summarise
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference.readiness_tables import GIB, RUN, row, segments_of, table
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.html_parts import bar, marks, strip
 from tiersnap.snapshot.report.model import Count, PartitionReport, Span
 from tiersnap.snapshot.report.summary import summarise

@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_failures
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LocalFileSystem
 from tiersnap.snapshot.repair.index_check import CheckedIndexes
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snaps
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.rebuilt_replica import DAY, TieredLog, living, random_tiered_log
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.replay.remote_state import RemoteState, Vouching, find_state
-from tiersnap.snapshot.replay.trust import Provenance
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

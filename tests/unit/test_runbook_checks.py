@@ -13,7 +13,7 @@ from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
 from tests.reference.situations import NOW, SITUATIONS, Site
 from tests.unit.test_runbook import EXPECTED, PARTS, entries
-from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.verdict import Verdict
 
 pytestmark = pytest.mark.unit
 

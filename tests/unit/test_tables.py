@@ -18,7 +18,8 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists

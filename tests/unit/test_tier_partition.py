@@ -43,7 +43,7 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
 from tiersnap.snapshot.readiness.coverage import coverage_of
-from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -16,7 +16,7 @@ from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
 from tiersnap.snapshot.replay import trust
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.replay.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,8 @@ import pytest
 from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_trust import rows
-from tiersnap.snapshot.replay.trust import NEVER, Comparison, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import NEVER, Comparison, compare
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,8 @@ from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_trust import rows
 from tests.unit.test_trust_moved_start import DATA, OLD, against
-from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, compare
 
 pytestmark = pytest.mark.unit
 

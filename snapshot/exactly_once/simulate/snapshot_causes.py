@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 
 
 class SnapshotCause(StrEnum):

@@ -45,7 +45,8 @@ from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison
 
 pytestmark = pytest.mark.unit
 

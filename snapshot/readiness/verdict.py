@@ -1,0 +1,155 @@
+"""The verdicts on a segment, and what is said of each: level, meaning, and what clears it.
+
+A partition, a topic or the cluster gets the worst verdict that any of its segments has. Worst is what needs a person
+most: first damage, then what is missing, then what clears by itself, then what is ready, last what is settled.
+GAP_BEFORE ranks below ABOVE_LSO because it is never the cause: the segment that it waits for is in the same partition.
+ALREADY_TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, or no healthy partition would ever be called tiered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """In order of precedence: a segment gets the first that applies."""
+
+    ALREADY_TIERED = "ALREADY_TIERED"
+    COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
+    EXPIRED = "EXPIRED"
+    GAP_IN_REMOTE = "GAP_IN_REMOTE"
+    ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
+    INTERNAL_TOPIC = "INTERNAL_TOPIC"
+    COMPACTED_TOPIC = "COMPACTED_TOPIC"
+    TOPIC_ID_UNKNOWN = "TOPIC_ID_UNKNOWN"
+    UNREADABLE_SEGMENT = "UNREADABLE_SEGMENT"
+    CORRUPT_SEGMENT = "CORRUPT_SEGMENT"
+    GAP_BEFORE = "GAP_BEFORE"
+    ABOVE_LSO = "ABOVE_LSO"
+    MISSING_INDEX = "MISSING_INDEX"
+    ENCRYPTED_REMOTE = "ENCRYPTED_REMOTE"
+    MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
+    UNVERIFIED_SNAPSHOT = "UNVERIFIED_SNAPSHOT"
+    CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
+    SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
+    LEFT_TO_BROKER = "LEFT_TO_BROKER"
+    READY = "READY"
+
+
+class Level(StrEnum):
+    """What a verdict asks for."""
+
+    BLOCKED = "BLOCKED"  # somebody has to do something
+    PENDING = "PENDING"  # clears by itself, or behind something else
+    READY = "READY"  # the next run with --apply tiers it
+    SETTLED = "SETTLED"  # nothing to do: tiered, left to a broker that works, or never to be
+
+
+_READ = "read it as the user that runs the broker"
+_COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
+_REPLACE = (
+    "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply, "
+    "or if its log begins in remote storage: tiersnap repair LOGDIR --remote REMOTE --replace --apply"
+)
+# By level, worst first: the meaning of each verdict, and its next step, which report.next_step fills in.
+_SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
+    Level.BLOCKED: {
+        Verdict.CORRUPT_SEGMENT: (
+            "The segment file itself is damaged.",
+            "tiersnap dump FILE shows the place; restore the segment from another replica",
+        ),
+        Verdict.GAP_IN_REMOTE: (
+            "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by.",
+            "no broker copies it any more: keep its local file; find out what deleted the remote one",
+        ),
+        Verdict.CORRUPT_SNAPSHOT: ("The producer snapshot cannot be read.", _REPLACE),
+        Verdict.SUSPECT_SNAPSHOT: ("The producer snapshot can be read, but contradicts the log.", _REPLACE),
+        Verdict.MISSING_SNAPSHOT: (
+            "No producer snapshot at the offset where the next segment begins; brokers tier nothing more of the "
+            "partition.",
+            "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
+        ),
+        Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
+        Verdict.UNVERIFIED_SNAPSHOT: ("The producer snapshot is there and was not compared with the log.", _COMPARE),
+        Verdict.MISSING_INDEX: (
+            "Its leader epochs are absent, or an index that cannot be made from old entries.",
+            "bring leader-epoch-checkpoint back from another replica",
+        ),
+        Verdict.TOPIC_ID_UNKNOWN: (
+            "The partition was written by a broker before 2.8 and has no topic id yet.",
+            "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+        ),
+        Verdict.ENCRYPTED_REMOTE: (
+            "The segments in remote storage are encrypted; this one would lie there in plain text.",
+            "let its broker copy it, which encrypts: tiersnap repair LOGDIR --apply on its host "
+            "writes the snapshots that it lacks; or tiersnap run --allow-plaintext --apply",
+        ),
+    },
+    Level.PENDING: {
+        Verdict.ABOVE_LSO: (
+            "It ends above the last stable offset: replication or an open transaction comes first.",
+            "wait for replication and for open transactions to end: "
+            "tiersnap transactions find-hanging LOGDIR --all names them, and the command that aborts those that never "
+            "will",
+        ),
+        Verdict.COPY_IN_FLIGHT: (
+            "A copy of the segment to remote storage is under way.",
+            "wait for the copy that is under way, then look again",
+        ),
+        Verdict.GAP_BEFORE: (
+            "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
+            "clear the earlier segment first",
+        ),
+    },
+    Level.READY: {
+        Verdict.READY: (
+            "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
+            "tiersnap run --apply",
+        ),
+    },
+    Level.SETTLED: {
+        Verdict.LEFT_TO_BROKER: ("A broker copies the partition's segments; tiersnap leaves this one to it.", ""),
+        Verdict.ALREADY_TIERED: (
+            "The segment is in remote storage, together with its indexes and its producer snapshot.",
+            "",
+        ),
+        Verdict.EXPIRED: ("tiersnap expire deleted it from remote storage, and nobody brings it back unasked.", ""),
+        Verdict.COMPACTED_TOPIC: (
+            "The topic is compacted, which tiered storage does not support; its segments stay local.",
+            "",
+        ),
+        Verdict.INTERNAL_TOPIC: (
+            "The topic is Kafka's own, which tiered storage excludes; its segments stay local.",
+            "",
+        ),
+        Verdict.ACTIVE_SEGMENT: ("The partition's last segment, which is still being written; it is never tiered.", ""),
+    },
+}
+SEVERITY: tuple[Verdict, ...] = tuple(verdict for said in _SAID.values() for verdict in said)
+RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
+LEVEL: dict[Verdict, Level] = {verdict: level for level, said in _SAID.items() for verdict in said}
+_TEXTS = {verdict: texts for said in _SAID.values() for verdict, texts in said.items()}
+MEANING: dict[Verdict, str] = {verdict: meaning for verdict, (meaning, _) in _TEXTS.items()}
+NEXT_STEP: dict[Verdict, str] = {verdict: step for verdict, (_, step) in _TEXTS.items()}
+
+# A segment with one of these is nobody's problem: it is done, or the next run tiers it.
+SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
+# Segments that ought to be in remote storage and cannot go: the bytes that wait.
+WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
+# Segments that remote storage is not for; percentages leave them out.
+NEVER_TIERED: frozenset[Verdict] = frozenset(
+    {Verdict.ACTIVE_SEGMENT, Verdict.EXPIRED, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC}
+)
+# From done to worst: the order of bars and legends, which read from left to right.
+DISPLAY_ORDER: tuple[Verdict, ...] = (
+    *(Verdict.ALREADY_TIERED, Verdict.LEFT_TO_BROKER, Verdict.READY),
+    *(Verdict.COPY_IN_FLIGHT, Verdict.ABOVE_LSO, Verdict.GAP_BEFORE),
+    *(verdict for verdict in reversed(SEVERITY) if LEVEL[verdict] is Level.BLOCKED),
+    *(Verdict.ACTIVE_SEGMENT, Verdict.EXPIRED, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),
+)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Return the worst of some verdicts, None of none."""
+    return min(verdicts, key=RANK.__getitem__, default=None)
