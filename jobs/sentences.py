@@ -63,6 +63,7 @@ def fields_of_missing(missing: MissingSegment) -> dict[str, Any]:
 
 
 REMOTE = "s3://bucket/prefix"
+NOTHING_TO_TIER = "nothing to do: no segment can be tiered now"
 _MOST_FAILURES = 20
 
 

@@ -97,6 +97,7 @@ def collect(
         check_conditions(stores[0])
     selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
     disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
+    is_new = any(disk.is_new for disk in disks)
     collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
     progress = Progress(output, "collecting", count(opened, selection))
 
@@ -113,10 +114,10 @@ def collect(
 
     several, findings = len(opened) > 1, totals.findings
     output.rows(CollectedPartition, rows(), several=several, summary=summary, findings=findings, errors=totals.errors)
-    if not apply:
-        output.talk(f"nothing was shipped; next: {again('--apply')}")
-    elif not totals.changed:
+    if not (totals.changed or totals.errors or is_new):
         output.talk("nothing to do: what was shipped is what is there")
+    elif not apply:
+        output.talk(f"nothing was shipped; next: {again('--apply')}")
     if len(places) > 1:
         output.talk(f"a run takes them as: {shlex.join(word for place in places for word in ('--source', place))}")
     return totals.exit_code

@@ -26,7 +26,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.repair.log_dirs import HostRepair
-    from tiersnap.snapshot.repair.plan import RepairAction
+    from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
     from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
@@ -121,9 +121,7 @@ def repair(
             for each, part, plan in job.plans(progress.watch(selected_of(opened, selection)), open_files):
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
-                        where = (each.uri, part.name, planned.offset, planned.size, planned.action)
-                        what = (planned.entry_count, planned.provenance, planned.found, planned.reason)
-                        yield PlannedRepair(*where, *what)
+                        yield _row(each.uri, part.name, planned)
 
         output.rows(PlannedRepair, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
     for error in job.errors:
@@ -136,6 +134,22 @@ def repair(
     for line in (*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone):
         output.talk(line)
     return job.exit_code
+
+
+def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
+    # What the local files alone give is no snapshot where more came before them.
+    is_none = planned.provenance.lacks_start
+    return PlannedRepair(
+        log_dir=uri,
+        partition=partition,
+        offset=planned.offset,
+        bytes=planned.size,
+        action=planned.action,
+        producers=None if is_none else planned.entry_count,
+        provenance=None if is_none else planned.provenance,
+        found=planned.found,
+        reason=planned.reason,
+    )
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:

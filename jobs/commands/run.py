@@ -15,6 +15,7 @@ from tiersnap.jobs.command import Command, command
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import (
+    NOTHING_TO_TIER,
     ByName,
     Mended,
     tell_failures,
@@ -242,7 +243,7 @@ def run(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.readiness.exit_codes import next_steps
+    from tiersnap.snapshot.readiness.exit_codes import may_be_tiered, next_steps
     from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.scan_window import UNSEEN
 
@@ -280,7 +281,9 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         )
     if not settings.apply:
         tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
-        output.talk("nothing was written to remote storage: give --apply")
+        may_write = may_be_tiered(verdicts, settings.carry) or outcome.has_leftovers or outcome.error_count
+        what = "nothing was written to remote storage: give --apply"
+        output.talk(what if may_write else NOTHING_TO_TIER)
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:

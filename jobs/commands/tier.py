@@ -18,6 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import (
+    NOTHING_TO_TIER,
     ByName,
     Leftovers,
     Mended,
@@ -219,7 +220,7 @@ def tier(
     tell_mended(output, info.counts.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
-    _tell_next(output, done, info, [each.uri for each in opened])
+    _tell_next(output, done, info, [each.uri for each in opened], may_write=done.may_write(host.options))
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
@@ -250,7 +251,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
     )
 
 
-def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str]) -> None:
+def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool) -> None:
     from tiersnap.snapshot.readiness.exit_codes import next_steps
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
@@ -259,7 +260,8 @@ def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
-        output.talk(f"nothing was written to remote storage; next: {again('--apply')}")
+        what = f"nothing was written to remote storage; next: {again('--apply')}"
+        output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:

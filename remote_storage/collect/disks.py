@@ -50,6 +50,12 @@ class DiskCollection:
     store: ObjectStore
     folders: list[str]
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it was collected yet, or a partition that was is gone from the disk."""
+        marker = CollectedFolder(self.store).marker().value
+        return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
+
     def run(self, *, with_batches: bool, now: int, apply: bool) -> Iterator[tuple[NamedLogDir, Collected]]:
         """Collect it; arguments and errors are those of `Collection`."""
         opened = self.log_dir.log_dir

@@ -54,7 +54,8 @@ class HostPartition:
         errors: what failed.
         snapshots_written: objects.
         snapshots_mended: those of them that took the place of a damaged object.
-        leftovers_removed: objects of attempts that had ended.
+        leftover_count: objects that attempts left which have ended.
+        leftovers_removed: those of them that were removed.
         encryption: what lies in remote storage; None where nobody looked.
     """
 
@@ -67,6 +68,7 @@ class HostPartition:
     errors: list[TiersnapError] = field(default_factory=list)
     snapshots_written: int = 0
     snapshots_mended: int = 0
+    leftover_count: int = 0
     leftovers_removed: int = 0
     encryption: Encryption | None = None
 
@@ -176,6 +178,7 @@ class HostTier:
             errors=errors,
             snapshots_written=sum(each.written_by is not None for each in stored),
             snapshots_mended=sum(each.is_mended for each in stored),
+            leftover_count=remote.leftover_count or 0,
             encryption=remote.encryption,
         )
 

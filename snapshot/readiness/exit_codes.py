@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.findings import exit_code_of as exit_code_of_findings
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.replay_options import CarryOptions
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.
@@ -35,6 +39,13 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
     if apply and is_refused(verdicts):
         return ExitCode.GATE_REFUSED
     return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
+
+
+def may_be_tiered(verdicts: Mapping[Verdict, int], options: CarryOptions) -> bool:
+    """Whether something is to be written to remote storage: a segment, or a snapshot that one lacks."""
+    replaced = (Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT) if options.replace else ()
+    wanted = (Verdict.READY, Verdict.MISSING_SNAPSHOT, *replaced)
+    return options.every_boundary or any(verdicts.get(each) for each in wanted)
 
 
 def is_refused(verdicts: Mapping[Verdict, int]) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -92,8 +93,17 @@ def called(site: Site) -> Iterator[int | None]:
             done[name] = tiersnap(*words)
             assert "Traceback" not in done[name].err, done[name].err
         yield done[name].exit_code if words else None
+    for name in ("tier", "collect"):
+        assert_plan_is_true(done[name], done[f"{name} -a"])
     for name, of_host in RUNS.items():
         yield code_of_run(site, done[of_host], apply=name.endswith("-a"))
+
+
+def assert_plan_is_true(plan: Ran, applied: Ran) -> None:
+    """A plan names --apply as the next step if and only if that finds something to do."""
+    if plan.exit_code not in (2, 3) and not json.loads(applied.out)["errors"]:
+        has_next = re.search("; next: tiersnap .* --apply$", plan.err, re.MULTILINE) is not None
+        assert has_next != ("nothing to do: " in applied.err), plan.err + applied.err
 
 
 def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:

@@ -144,6 +144,7 @@ def test_repair_adopts_no_file_that_knows_more_when_not_asked(tmp_path: Path, wh
     ran = tiersnap("repair", logs, "--above-newest", "--apply")
     assert ran.exit_code == 4, ran.err
     assert [(row["offset"], row["action"]) for row in ran.rows] == [(30, "NOT_COMPARED"), (40, "NO_START")]
+    assert {(row["producers"], row["provenance"]) for row in ran.rows} == {(None, None)}, "nothing right was computed"
 
 
 @pytest.mark.parametrize("words", [[], ["--replace"], ["--all"]])

@@ -34,6 +34,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -115,6 +116,13 @@ def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, seg
         )
         assert row["bytes"] == sum(store.head(key).size for key in copy.keys)
         assert copy.leader_epochs == tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"])
+
+
+def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layout, segments):
+    store = FlakyStore(DirectoryStore(tmp_path / "remote"), {1: Fault.CRASH_AFTER}, counted={"put_if_absent"})
+    with pytest.raises(Crash):
+        list(tier_partition(store, layout, layout.keys, PARTITION, segments, ME, cluster_id="a"))
+    assert read_cluster_id(store.inner, layout.keys, PARTITION) == "a"
 
 
 def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, layout, segments):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
 from tiersnap.snapshot.exactly_once.simulate.what_if import WriteClass
 from tiersnap.snapshot.units import count_of
-
-# The counts of a Tally, which add up over partitions.
-TALLIED = ("producers", "unknown", "doubled", "doubled_older", "refused", "unrecognized", "zombies")
 
 
 @dataclass(slots=True)
@@ -81,3 +78,7 @@ class Tally:
             parts.append(f"let {count_of(self.zombies, 'fenced instance')} write")
         *most, last = parts
         return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {self.era.releases})."
+
+
+# The counts of a Tally, which add up over partitions.
+TALLIED = tuple(each.name for each in fields(Tally) if each.name != "era")

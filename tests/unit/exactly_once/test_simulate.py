@@ -273,6 +273,16 @@ STALE = Answer.INVALID_PRODUCER_EPOCH
             "it would know all of 1 producer, append nothing twice, and let 1 fenced instance write (",
         ),
         ([(Write.NEXT, ACCEPT, ACCEPT), (Write.ZOMBIE_EPOCH, STALE, STALE)], "and append nothing twice ("),
+        # Only what the leader would do otherwise counts.
+        ([(Write.NEXT, REFUSED, REFUSED)], "it would know all of 1 producer, and append nothing twice ("),
+        (
+            [
+                (Write.NEXT, ACCEPT, ACCEPT),
+                (Write.ZOMBIE_EPOCH, AGAIN, STALE),
+                (Write.ZOMBIE_EPOCH, ACCEPT, ACCEPT),
+            ],
+            "it would know all of 1 producer, and append nothing twice (",
+        ),
     ],
 )
 def test_the_sentence_says_what_the_replica_would_do_otherwise(classes, said):
