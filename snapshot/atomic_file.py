@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, UsageError
 from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
@@ -14,6 +15,7 @@ from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 _log = logging.getLogger(__name__)
 
 _CONTEXT = "security.selinux"
+_OPEN_FILES = 128  # that wait for their fsync
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
 
@@ -30,9 +32,11 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
         UsageError: this user may not write there.
         NoSpaceError: the disk is full.
     """
-    stage(path, data, like=like)
-    if not publish(path, replace=replace):
-        return False
+    with Staging() as staging:
+        staging.add(path, data, like=like)
+        staging.settle()
+        if not staging.publish(path, replace=replace):
+            return False
     try:
         sync_directory(path.parent)
     except OSError as error:
@@ -45,48 +49,81 @@ def staged(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def stage(path: Path, data: bytes, *, like: Path | None = None) -> None:
-    """Write `data` durably beside `path`; what a killed process left there is thrown away. Raises as write_atomically.
+class Staging:
+    """New files, written beside their names, durable once they are settled, and then published one by one.
 
-    Nothing is left there when it fails.
+    Files that are written together are synced together: the disk is waited for once, since the first fsync commits the
+    journal for most of the others. What was not published is gone at the end. Methods raise as `write_atomically`.
     """
-    temporary = staged(path)
-    try:
-        # Made anew, never opened: as root one would follow a link that the directory's owner put there.
-        temporary.unlink(missing_ok=True)
+
+    def __init__(self) -> None:
+        self._beside: dict[Path, Path] = {}  # temporary files by target
+        self._unsynced: list[tuple[Path, BinaryIO]] = []
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _path, file in self._unsynced:
+            with contextlib.suppress(OSError):
+                file.close()
+        for temporary in self._beside.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def add(self, path: Path, data: bytes, *, like: Path | None = None) -> None:
+        """Write `data` beside `path`; what a killed process left there is thrown away."""
+        temporary = staged(path)
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                if like is not None:
-                    _copy_owner_and_mode(like, file.fileno())
-                os.fsync(file.fileno())
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise cannot_write(path, error) from error
+            file = _created(temporary)
+            self._beside[path] = temporary
+            self._unsynced.append((path, file))
+            file.write(data)
+            file.flush()
+            if like is not None:
+                _copy_owner_and_mode(like, file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        if len(self._unsynced) == _OPEN_FILES:
+            self.settle()
 
+    def settle(self) -> None:
+        """Make all files durable that were added."""
+        while self._unsynced:
+            path, file = self._unsynced.pop()
+            try:
+                with file:
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise cannot_write(path, error) from error
 
-def publish(path: Path, *, replace: bool) -> bool:
-    """Put the staged file in place; as write_atomically, but for the directory, which is to be synced."""
-    temporary = staged(path)
-    try:
+    def publish(self, path: Path, *, replace: bool) -> bool:
+        """Put a settled file in place; the directory is to be synced. False where a file is there that may not go."""
+        temporary = self._beside[path]
         try:
             if replace:
                 temporary.replace(path)
             else:
                 # A rename would overwrite what appeared meanwhile; a link refuses.
                 os.link(temporary, path)
-            _log.debug("wrote %s", path)
+                temporary.unlink()
         except FileExistsError:
             _log.debug("left %s as it was", path)
             return False
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    return True
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        del self._beside[path]
+        _log.debug("wrote %s", path)
+        return True
+
+
+def _created(temporary: Path) -> BinaryIO:
+    """Made anew, never opened: as root one would follow a link that the directory's owner put there."""
+    try:
+        return temporary.open("xb")
+    except FileExistsError:
+        temporary.unlink()
+        return temporary.open("xb")
 
 
 def sync_directory(path: Path) -> None:

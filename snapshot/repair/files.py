@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tiersnap.snapshot.atomic_file import (
-    SUFFIX,
-    cannot_write,
-    publish,
-    stage,
-    staged,
-    sync_directory,
-    write_atomically,
-)
+from tiersnap.snapshot.atomic_file import SUFFIX, Staging, cannot_write, sync_directory
 from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
@@ -54,32 +45,61 @@ def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
-    plan: list[PlannedSnapshot] = []
+    like = folder / Path(partition.segments[0].log.path).name
+    with _Snapshots(folder, partition.path, like) as snapshots:
+        yield snapshots.add
+        if (there := snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)) is not None:
+            message = f"{there}: there is something that is no file"
+            raise ObjectExistsError(message, hint="move it away, then run again")
 
-    def path_of(planned: PlannedSnapshot) -> Path:
-        return folder / snapshot_file.file_name(planned.offset)
 
-    def write(planned: PlannedSnapshot, data: bytes) -> None:
-        stage(path_of(planned), data, like=folder / Path(partition.segments[0].log.path).name)
-        plan.append(planned)
+class _Snapshots:
+    """The new snapshots of one folder, which get their names together, when all of them are durable.
 
-    try:
-        for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
-            left.unlink()
-        yield write
-        for planned in sorted(plan, key=lambda planned: planned.offset, reverse=True):
-            path = path_of(planned)
-            if not publish(path, replace=planned.action is RepairAction.REPLACE):
-                message = f"{path}: there is something that is no file"
-                raise ObjectExistsError(message, hint="move it away, then run again")
-            sync_directory(folder)
-            _log.info("put %s/%s in place: %s", partition.path, path.name, planned.action)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    finally:
-        for planned in plan:
-            with contextlib.suppress(OSError):
-                staged(path_of(planned)).unlink(missing_ok=True)
+    The highest comes first. The folder is synced behind it, because it decides how far up the next run may write, and
+    once at the end, before anybody is told: after a crash between the two any of the others may be there or not, each
+    of them whole, and the next run writes the rest.
+    """
+
+    def __init__(self, folder: Path, name: str, like: Path | None = None) -> None:
+        self._folder, self._name, self._like = folder, name, like
+        self._staging = Staging()
+        self._planned: dict[int, PlannedSnapshot] = {}
+
+    def __enter__(self) -> _Snapshots:
+        try:
+            for left in self._folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
+                left.unlink()
+        except OSError as error:
+            raise cannot_write(self._folder, error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._staging.__exit__()
+
+    def path_of(self, planned: PlannedSnapshot) -> Path:
+        return self._folder / snapshot_file.file_name(planned.offset)
+
+    def add(self, planned: PlannedSnapshot, data: bytes) -> None:
+        self._staging.add(self.path_of(planned), data, like=self._like)
+        self._planned[planned.offset] = planned
+
+    def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
+        """Give them their names; returns what is in the way of one, None where all are in place."""
+        self._staging.settle()
+        offsets = sorted(self._planned, reverse=True)
+        try:
+            for number, offset in enumerate(offsets):
+                planned = self._planned[offset]
+                path = self.path_of(planned)
+                if not self._staging.publish(path, replace=replaces(planned)):
+                    return path
+                _log.info("put %s/%s in place: %s", self._name, path.name, planned.action)
+                if number in {0, len(offsets) - 1}:
+                    sync_directory(self._folder)
+        except OSError as error:
+            raise cannot_write(self._folder, error) from error
+        return None
 
 
 @contextmanager
@@ -118,25 +138,33 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
 
 @contextmanager
 def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]:
-    """Writes to `out`/<topic>-<partition>/, each file as it comes."""
+    """Writes to `out`/<topic>-<partition>/, all files at the end."""
     folder = out / partition.name
+    with _Snapshots(folder, str(folder)) as snapshots:
 
-    def write(planned: PlannedSnapshot, data: bytes) -> None:
-        path = folder / snapshot_file.file_name(planned.offset)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            staged(path).unlink(missing_ok=True)
-            if os.path.lexists(path) and read_regular(path) == data:
-                return
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        if not write_atomically(path, data, replace=replace):
-            raise ObjectExistsError(
-                f"{path}: a file with other content is there",
-                hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
-            )
+        def write(planned: PlannedSnapshot, data: bytes) -> None:
+            path = snapshots.path_of(planned)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                if os.path.lexists(path):
+                    if read_regular(path) == data:
+                        return
+                    if not replace:
+                        raise _other_content(path)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            snapshots.add(planned, data)
 
-    yield write
+        yield write
+        if (there := snapshots.publish(lambda _: replace)) is not None:
+            raise _other_content(there)
+
+
+def _other_content(path: Path) -> ObjectExistsError:
+    return ObjectExistsError(
+        f"{path}: a file with other content is there",
+        hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
+    )
 
 
 @contextmanager

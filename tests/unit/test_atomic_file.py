@@ -156,15 +156,14 @@ def snapshots(partition: Partition) -> list[str]:
     return sorted(path.name for path in Path(partition.path).glob("*snapshot*"))
 
 
-def test_repair_gives_all_names_at_the_end_the_highest_first_each_durable_before_the_next(
-    partition: Partition, calls: list[str]
-) -> None:
+def test_repair_names_the_highest_first_and_syncs_the_folder_twice(partition: Partition, calls: list[str]) -> None:
     with in_place(partition) as write:
         for offset in (10, 20, 30):
             write(planned(offset), DATA)
-        assert calls == [f"sync {len(DATA)} bytes"] * 3
+        assert calls == []
     names = [snapshot_file.file_name(offset) for offset in (30, 20, 10)]
-    assert calls[3:] == [each for name in names for each in (f"name {name}", "sync folder")]
+    highest, *others = (f"name {name}" for name in names)
+    assert calls == [*[f"sync {len(DATA)} bytes"] * 3, highest, "sync folder", *others, "sync folder"]
     assert snapshots(partition) == sorted(names)
 
 

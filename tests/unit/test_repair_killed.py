@@ -15,7 +15,7 @@ from tests.reference.small_log import file_of, tree, write_small_log
 pytestmark = pytest.mark.unit
 
 WITHOUT_PRODUCERS = bytes.fromhex("000148674bc700000000")
-CHANGES_A_SNAPSHOT = 5  # open the temporary file, its mode, link or rename, removals
+CHANGES_A_SNAPSHOT = 2  # open the temporary file, rename
 
 
 @pytest.fixture
