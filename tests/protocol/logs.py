@@ -43,7 +43,7 @@ def template(bases: tuple[int, ...]) -> Path:
         at = max(each for each in bases if each <= base)
         segments.setdefault(at, []).extend(entries)
     folder = lb.write_partition(
-        disk, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID, leader_epochs=list(LINEAGE)
+        disk, "orders", 0, segments, high_watermark=20, indexes=True, topic_id=TOPIC_ID, leader_epochs=list(LINEAGE)
     )
     # A disk has other partitions, too; this one has nothing to be tiered.
     lb.write_partition(disk, "others", 0, {0: [lb.data_batch(0, 4, 7, 0, 0)]}, high_watermark=4)

@@ -17,6 +17,7 @@ import pytest
 from tests.reference.command import Ran, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
+from tests.unit import test_exit_codes_remote as remote
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.before_spark import run_input
 from tiersnap.jobs.pipeline.outcome import RunOutcome
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.unit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """# Exit codes
+
+## Log directories
 
 How each command over log directories ends in each situation of a host: `tests/unit/test_exit_codes.py` lays the
 situations out with copies of real logs, calls the commands and compares; `python -m tests.unit.test_exit_codes` writes
@@ -159,7 +162,7 @@ def test_every_command_ends_as_the_page_says(name: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_these_commands_and_situations() -> None:
-    lines = PAGE.read_text().removeprefix(HEAD).splitlines()
+    lines = PAGE.read_text().removeprefix(HEAD).partition(remote.HEAD)[0].splitlines()
     assert lines[0] == f"| situation | {' | '.join(COLUMNS)} | what it is |"
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(SITUATIONS)
 
@@ -169,12 +172,12 @@ def _page() -> str:
     for name in SITUATIONS:
         with tempfile.TemporaryDirectory() as folder:
             lines.append(row(name, codes_of(name, Path(folder))))
-    return HEAD + "".join(lines)
+    return HEAD + "".join(lines) + remote.table()
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         PAGE.write_text(_page())
     else:
-        log_dirs, remote = json.loads(sys.argv[1])
-        print(json.dumps(list(called(Site(tuple(map(Path, log_dirs)), Path(remote))))))
+        log_dirs, place = json.loads(sys.argv[1])
+        print(json.dumps(list(called(Site(tuple(map(Path, log_dirs)), Path(place))))))

@@ -1,0 +1,100 @@
+"""The second table of docs/exit-codes.md: how commands end over remote storage and a cluster, as they may be found."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.protocol.situations import SITUATIONS, Place, Word, found
+from tests.reference.situations import CannotBeLaidOutError
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
+HEAD = """
+## Remote storage and a cluster
+
+How commands over remote storage end (`tests/unit/test_exit_codes_remote.py`, over a cluster and a store in memory). A
+cluster has the topic `orders`, of which a broker has uploaded one segment and `tier` two; but for *stuck*, copying is
+off. *-b* is with `--bootstrap-server`, which all have but `install` and `restore fetch`. `restore` writes to an empty
+log directory, `install` to one that lacks a snapshot, `mend` takes what is missing from a directory that has it all,
+and `expire` is told `--unmanaged`. `doctor --remote` asks what the store can do, and looks at no segment without *-b*.
+
+"""
+_CLUSTER = ("--bootstrap-server", "model:9092")
+_ORDERS = ("--topic", "orders")
+Words = Callable[[Place], list[Word]]
+
+
+def _at(command: str, *options: Word, more: Words = lambda _: []) -> Words:
+    """The command over the remote storage of a place."""
+    return lambda place: [*command.split(), "--remote", place.remote, *options, *more(place)]
+
+
+def _with_cluster(command: str, *options: Word, more: Words = lambda _: []) -> dict[str, Words]:
+    """Its plan, and what it does with --apply."""
+    return {
+        f"{command}{short}": _at(command, *_CLUSTER, *options, *flags, more=more)
+        for short, flags in (("", ()), (" -a", ("--apply",)))
+    }
+
+
+def _fetch(place: Place) -> list[Word]:
+    out = place.world.folder / "fetched"
+    return ["--partition", 0, "--offset", 7, "--out", out, "--replace", "--apply"]
+
+
+COMMANDS: dict[str, Words] = {
+    "doctor": _at("doctor"),
+    "doctor -b": _at("doctor", *_CLUSTER),
+    **_with_cluster("tier", more=lambda place: [place.disk]),
+    **_with_cluster("publish", more=lambda place: ["--log-dir", place.disk]),
+    **_with_cluster("unblock", more=lambda place: ["--source", place.disk]),
+    **_with_cluster("mend", more=lambda place: ["--from", place.elsewhere]),
+    **_with_cluster("maintain remove-orphans"),
+    **_with_cluster("expire", *_ORDERS, "--retention", "1d", "--unmanaged"),
+    "install": _at("install", more=lambda place: ["--to", place.replica]),
+    "restore fetch": _at("restore fetch", *_ORDERS, more=_fetch),
+    **_with_cluster("restore", *_ORDERS, more=lambda place: ["--to", place.target]),
+    "install -a": _at("install", "--apply", more=lambda place: ["--to", place.replica]),
+}
+
+
+def row(name: str, folder: Path) -> str:
+    """A line of the table."""
+    with found(name, folder) as place:
+        codes = [place.run(*words(place)) for words in COMMANDS.values()]
+    said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
+    return f"| {name} | {' | '.join(str(int(code)) for code in codes)} | {said} |\n"
+
+
+def table() -> str:
+    """The part of the page."""
+    lines = [f"| situation | {' | '.join(COMMANDS)} | what it is |\n", "| --- " * (len(COMMANDS) + 2) + "|\n"]
+    for name in SITUATIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append(row(name, Path(folder)))
+    return HEAD + "".join(lines)
+
+
+def lines_of_page() -> list[str]:
+    """Lines of the table as the page has it, the names of the columns first."""
+    return PAGE.read_text().partition(HEAD)[2].splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_command_ends_as_the_page_says_of_a_place(name: str, tmp_path: Path) -> None:
+    try:
+        made = row(name, tmp_path)
+    except CannotBeLaidOutError as error:
+        pytest.skip(str(error))
+    assert made in lines_of_page()
+
+
+def test_the_page_has_these_commands_and_places() -> None:
+    names, _, *rows = lines_of_page()
+    assert names == f"| situation | {' | '.join(COMMANDS)} | what it is |\n"
+    assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(SITUATIONS)
