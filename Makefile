@@ -138,7 +138,6 @@ format: install ## Let ruff format the code
 
 schemas: install ## Into docs/: JSON schemas of every command's output and of the report's data, and commands.md
 	$(BIN)/python -m tiersnap.jobs.schemas
-	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

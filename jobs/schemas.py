@@ -18,6 +18,7 @@ from tiersnap.jobs.command import Command, Group, Prints
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.report.model import ReadinessDocument
 
 Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -52,6 +53,12 @@ def schema_files() -> dict[str, str]:
         file_name(words): json.dumps(document_schema(words, prints), indent=2) + "\n"
         for words, prints in printing_commands().items()
     }
+
+
+def readiness_schema() -> Schema:
+    """Return the schema of readiness.json."""
+    (part,), defs = _schemas_of([ReadinessDocument])
+    return {"$schema": _DRAFT, "title": "readiness.json of a tiersnap report", **part, "$defs": defs}
 
 
 def document_schema(words: str, prints: Prints) -> Schema:
@@ -96,6 +103,8 @@ def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, 
     parts, defs = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for each in defs.values():
         each.pop("title", None)
+        if "description" in each:
+            each["description"] = each["description"].partition("\n")[0]
         if "properties" in each:
             each["additionalProperties"] = False
             each["required"] = [*each["required"], *_drop_defaults(each["properties"])]
@@ -197,4 +206,5 @@ if __name__ == "__main__":
     docs = Path("docs")
     for name, text in schema_files().items():
         (docs / "schemas" / name).write_text(text, encoding="utf-8")
+    (docs / "readiness.schema.json").write_text(json.dumps(readiness_schema(), indent=2) + "\n", encoding="utf-8")
     (docs / "commands.md").write_text(reference(), encoding="utf-8")

@@ -5,7 +5,7 @@
      "tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes",              where the cluster stands
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
 
-Bytes are those of `.log` files. Keys follow snapshot.report.files.
+Bytes are those of `.log` files. Keys follow snapshot.report.model.
 """
 
 from __future__ import annotations

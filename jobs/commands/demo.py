@@ -38,8 +38,7 @@ def demo(output: Output, folder: Path) -> int:
     from tiersnap.jobs.cli import run as tiersnap
     from tiersnap.jobs.demo.demo_folder import find_logs, make_room
     from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
-    from tiersnap.snapshot.report.beside import run_file
-    from tiersnap.snapshot.report.kept_runs import read_heads
+    from tiersnap.snapshot.report.run_history import read_heads, run_file
 
     source = find_logs()
     make_room(folder)

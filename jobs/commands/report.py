@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import click
 from msgspec import UNSET, Meta, UnsetType
@@ -16,34 +16,27 @@ from tiersnap.jobs.commands.report_diff import report_diff
 from tiersnap.jobs.commands.report_runs import report_run, report_runs
 from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import now_option, producer_expiration_option, warehouse_option
-from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.report.model import PagePartition, PageTopic, Totals
+from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
+from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.units import count_of, human_bytes
 
-if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.verdict import Level, Verdict
-    from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-    from tiersnap.snapshot.report.run_info import RunInfo
-
+_BATCH_ROWS = 1 << 14
 GRAINS = ("segment", "partition", "topic")
 
 
-@dataclass(frozen=True)
-class VerdictTotals:
-    """Segments with one verdict."""
-
-    segments: int
-    bytes: int
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Topic:
     topic: str
     partitions: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Partition:
     name: str
     log_dir: str
@@ -52,40 +45,29 @@ class _Partition:
     topic_id: str | None
 
 
-@dataclass(frozen=True)
-class _Totals:
-    worst: Verdict | None
-    level: Level
-    segments: int
-    bytes: int
-    tiered_segments: int
-    tiered_bytes: int
-    ready_segments: int
-    ready_bytes: int
-    waiting_segments: int
-    waiting_bytes: int
-    never_tiered_segments: int
-    never_tiered_bytes: int
-    findings: int
-    waiting_since: Annotated[int | None, Meta(description="ms")]
-    recent_bytes: Annotated[
-        int, Meta(description="of segments whose newest record is at most 7 days older than the run")
-    ]
-    verdicts: dict[str, VerdictTotals]
+@dataclass(frozen=True, kw_only=True)
+class _Totals(Totals):
     size: ForPeople
     tiered: ForPeople
     ready: ForPeople
     waiting: ForPeople
 
 
-@dataclass(frozen=True)
+def _totals_of(totals: Totals) -> dict[str, Any]:
+    """Return the fields of _Totals."""
+    sizes = {"size": "bytes", "tiered": "tiered_bytes", "ready": "ready_bytes", "waiting": "waiting_bytes"}
+    in_words = {name: human_bytes(getattr(totals, of)) for name, of in sizes.items()}
+    return {each.name: getattr(totals, each.name) for each in dataclasses.fields(Totals)} | in_words
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportedTopic(_Totals, _Topic):
     """A topic of `report --by topic`."""
 
     COLUMNS: ClassVar = ("topic", "worst", "partitions", "segments", "size", "tiered", "ready", "waiting", "findings")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportedPartition(_Totals, _Partition):
     """A partition of `report`."""
 
@@ -101,7 +83,7 @@ class ReportedPartition(_Totals, _Partition):
     next_step: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportedSegment(_Partition):
     """A segment of `report --by segment`."""
 
@@ -121,6 +103,43 @@ class ReportedSegment(_Partition):
     finding_count: int
     compared: SnapshotVerdict | None
     size: ForPeople
+
+
+def topic_row(topic: PageTopic) -> ReportedTopic:
+    """Return the row of a topic."""
+    return ReportedTopic(topic=topic.topic, partitions=len(topic.partitions), **_totals_of(topic))
+
+
+def partition_row(partition: PagePartition) -> ReportedPartition:
+    """Return the row of a partition."""
+    blocked_at, blocked_by, reason, next_step = None, None, None, None
+    for first in partition.blocking[:1]:
+        blocked_at, blocked_by, reason, next_step = first.base_offset, first.verdict, first.reason, first.next_step
+    return ReportedPartition(
+        name=partition.name,
+        log_dir=partition.log_dir,
+        topic=partition.topic,
+        partition=partition.partition,
+        topic_id=partition.topic_id,
+        **_totals_of(partition),
+        log_start_offset=partition.log_start_offset,
+        last_stable_offset=partition.last_stable_offset,
+        high_watermark=partition.high_watermark,
+        blocked_at=blocked_at,
+        blocked_by=blocked_by,
+        reason=reason,
+        next_step=next_step,
+    )
+
+
+def segment_row(row: dict[str, Any], run: RunInfo) -> ReportedSegment:
+    """Return the row of a segment, by its row of READINESS; `run` fills in the next step."""
+    log_dir = without_user(row["log_dir"])
+    on_host = run.collected.get(log_dir, log_dir)
+    place = Place((on_host,), segment_file(on_host, row["topic"], row["partition"], row["base_offset"]))
+    changed = {"log_dir": log_dir, "next_step": text(steps(row["next_step"], run, place))}
+    name = f"{row['topic']}-{row['partition']}"
+    return ReportedSegment(**row | changed, name=name, size=human_bytes(row["size_bytes"]))
 
 
 @dataclass(frozen=True)
@@ -167,8 +186,7 @@ def report(
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
-    from tiersnap.snapshot.report.of_last_run import last_run_info
-    from tiersnap.snapshot.report.rows import partition_rows, segment_rows, topic_rows
+    from tiersnap.snapshot.report.run_info import last_run_info
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
@@ -185,14 +203,15 @@ def report(
     left = list(unneeded(copies(warehouse)))
     named = [f"{row['topic']}-{row['partition']} at {row['start_offset']}: {row['segment_id']}" for row in left]
     members = ReportSummary(named) if named else None
+    partitions = (each for topic in summary.topics for each in topic.partitions)
     if grain == "segment":
-        found = (of_row(ReportedSegment, row) for row in segment_rows(rows, info))
-        output.rows(ReportedSegment, found, summary=members)
+        by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
+        segments = (row for batch in by_offset.to_batches(_BATCH_ROWS) for row in batch.to_pylist())
+        output.rows(ReportedSegment, (segment_row(row, info.without_secrets()) for row in segments), summary=members)
     elif grain == "topic":
-        output.rows(ReportedTopic, (of_row(ReportedTopic, row) for row in topic_rows(summary)), summary=members)
+        output.rows(ReportedTopic, map(topic_row, summary.topics), summary=members)
     else:
-        by_partition = (of_row(ReportedPartition, row) for row in partition_rows(summary))
-        output.rows(ReportedPartition, by_partition, summary=members)
+        output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
     if left:
         output.talk(
             f"{count_of(len(left), 'copy was', 'copies were')} never finished, or hold what others hold; what no "

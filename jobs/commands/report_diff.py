@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import click
 from msgspec import Meta
@@ -13,10 +13,8 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
-
-if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.verdict import Verdict
-    from tiersnap.snapshot.report.changes import PartitionChange, PartitionState
+from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.report.changes import PartitionChange, PartitionState, compare_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,7 @@ def report_diff(output: Output, run_a: str, run_b: str, folder: Path) -> int:
     RUN_A and RUN_B are ids of runs, as the page and runs.json of --in have them; or paths of a readiness.json, or of
     the folder that holds it.
     """
-    from tiersnap.snapshot.report.changes import compare_states
-    from tiersnap.snapshot.report.kept_runs import states_of_run
+    from tiersnap.snapshot.report.run_history import states_of_run
 
     changes = compare_states(states_of_run(folder, run_a), states_of_run(folder, run_b))
     worse = sum(each.is_worse for each in changes.partitions)
@@ -94,4 +91,4 @@ def _row(each: PartitionChange) -> ChangedPartition:
 
 
 def _sizes(state: PartitionState | None) -> tuple[int | None, int | None, int | None]:
-    return (None, None, None) if state is None else (state.tiered.bytes, state.ready.bytes, state.waiting.bytes)
+    return (None, None, None) if state is None else (state.tiered_bytes, state.ready_bytes, state.waiting_bytes)

@@ -205,7 +205,7 @@ def tier(
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
-    info = replace(info, source=", ".join(log_dirs), counts=done.counts)
+    info = replace(info, source=", ".join(log_dirs), **vars(done.counts))
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:
         from tiersnap.snapshot.report.summary import summarise
@@ -217,7 +217,7 @@ def tier(
     rows = map(_row, done.partitions)
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=done.errors)
     tell_failures(output, done.errors)
-    tell_mended(output, info.counts.snapshots_mended)
+    tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
     _tell_next(output, done, info, [each.uri for each in opened], may_write=done.may_write(host.options))
@@ -238,13 +238,12 @@ def _row(each: HostPartition) -> TieredPartition:
 
 
 def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report: Path | None) -> TierSummary:
-    counts = info.counts
     return TierSummary(
         run_id=info.run_id,
-        snapshots_written=counts.snapshots_written,
-        snapshots_mended=counts.snapshots_mended,
-        segments_tiered=counts.segments_tiered,
-        bytes_tiered=counts.bytes_tiered,
+        snapshots_written=info.snapshots_written,
+        snapshots_mended=info.snapshots_mended,
+        segments_tiered=info.segments_tiered,
+        bytes_tiered=info.bytes_tiered,
         leftovers_removed=leftovers,
         encryption=dict(done.encryption),
         report=UNSET if report is None else str(report / "index.html"),
@@ -264,5 +263,5 @@ def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
-    elif not info.counts.segments_tiered and not info.counts.snapshots_written:
+    elif not info.segments_tiered and not info.snapshots_written:
         output.talk("no object was written" if done.errors else "nothing to do: no object was written")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -89,7 +89,7 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
     rows = segments.where((F.col("run") == run) & (F.col("part") == 0))
     size = F.when(~F.col("log_dir").isin(list(collected)), F.col("size_bytes")).otherwise(0)
     counts = rows.agg(F.count("*").alias("segments"), F.sum(size).alias("bytes")).collect()[0]
-    outcome.counts.segments_decoded, outcome.counts.bytes_decoded = counts.segments, counts.bytes or 0
+    outcome.counts = replace(outcome.counts, segments_decoded=counts.segments, bytes_decoded=counts.bytes or 0)
 
 
 def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
@@ -102,7 +102,7 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
         *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.partitions_carried = counts.partitions
-    outcome.counts.snapshots_written, outcome.counts.snapshots_mended = counts.written, counts.mended
+    outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]
@@ -135,7 +135,7 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
         *_failures(has_failed),
     ).collect()[0]
-    outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes or 0
+    outcome.counts = replace(outcome.counts, segments_tiered=counts.segments, bytes_tiered=counts.bytes or 0)
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)

@@ -151,7 +151,7 @@ class _Run:
                 judged = self._keep(self._judge(facts))
                 self._count_verdicts(judged)
             self._report(judged)
-        self._outcome.counts.delta_commits = self._warehouse.commits
+        self._outcome.counts = replace(self._outcome.counts, delta_commits=self._warehouse.commits)
         return self._outcome
 
     @contextmanager
@@ -238,8 +238,9 @@ class _Run:
                 self._talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
                 return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
-        counts = self._outcome.counts
-        counts.segments_decoded, counts.bytes_decoded = totals.decode_count, totals.decode_bytes
+        self._outcome.counts = replace(
+            self._outcome.counts, segments_decoded=totals.decode_count, bytes_decoded=totals.decode_bytes
+        )
         self._talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
         return bool(totals.retry_count)
 
@@ -364,7 +365,7 @@ class _Run:
             sources=settings.sources,
             collected=self._collected_log_dirs,
             disks=disks_below(set(settings.sources) - set(self._collected)),
-            counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
+            **vars(replace(outcome.counts, delta_commits=self._warehouse.commits)),
             options=settings.options,
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)

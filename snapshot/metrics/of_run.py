@@ -51,7 +51,7 @@ def standing_of(report: Report, *, by_partition: bool) -> Standing:
     for topic in report.topics:
         for part in topic.partitions:
             number = (("partition", str(part.partition)),) if by_partition else ()
-            standing.add((("topic", topic.topic), *number), part.totals.verdicts, part.totals.findings)
+            standing.add((("topic", topic.topic), *number), part.verdicts, part.findings)
     return standing
 
 
@@ -71,7 +71,7 @@ def of_run(
     """
     run = report.run
     yield from standing_of(report, by_partition=by_partition).samples()
-    yield from of_counts(run.counts, errors)
+    yield from of_counts(run, errors)
     yield from of_ended(exit_code, started_at=run.started_at, finished_at=run.finished_at, seconds=seconds)
 
 

@@ -7,13 +7,17 @@ States come from a report at hand or from a readiness.json that was kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from tiersnap.snapshot.readiness.verdict import RANK, WAITING, Verdict
-from tiersnap.snapshot.report.files import SCHEMA_VERSION
-from tiersnap.snapshot.report.model import Count, Report
+from tiersnap.snapshot.report.files import read_json
+from tiersnap.snapshot.report.model import Report
+
+_Long = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class PartitionKey(NamedTuple):
@@ -24,18 +28,43 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionState:
     """Where a partition stood: its worst verdict (None without segments), and sums over its segments."""
 
+    log_dir: str
+    partition: _Long
     worst: Verdict | None
-    tiered: Count
-    ready: Count
-    waiting: Count
+    tiered_segments: _Long
+    tiered_bytes: _Long
+    ready_segments: _Long
+    ready_bytes: _Long
+    waiting_segments: _Long
+    waiting_bytes: _Long
 
 
-NO_STATE = PartitionState(None, Count(), Count(), Count())
-States = Mapping[PartitionKey, PartitionState]
+@dataclass(frozen=True)
+class _Topic:
+    topic: str
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What comparisons read of a report, or of its readiness.json."""
+
+    schema_version: Literal[1]
+    topics: tuple[_Topic, ...]
+
+    def states(self) -> States:
+        return {
+            PartitionKey(each.log_dir, topic.topic, each.partition): each
+            for topic in self.topics
+            for each in topic.partitions
+        }
+
+
+States = dict[PartitionKey, PartitionState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +78,7 @@ class PartitionChange:
     @property
     def waiting_bytes(self) -> int:
         """How many bytes more wait now; negative where fewer do."""
-        return (self.after or NO_STATE).waiting.bytes - (self.before or NO_STATE).waiting.bytes
+        return _waiting_bytes(self.after) - _waiting_bytes(self.before)
 
     @property
     def is_worse(self) -> bool:
@@ -77,7 +106,7 @@ class Changes:
 
 
 def compare_states(before: States, after: States) -> Changes:
-    """What is different in `after`."""
+    """Return what is different in `after`."""
     found = [
         PartitionChange(key, before.get(key), after.get(key))
         for key in {**before, **after}
@@ -93,49 +122,22 @@ def compare_states(before: States, after: States) -> Changes:
     )
 
 
-def states_of(report: Report) -> dict[PartitionKey, PartitionState]:
-    """Where every partition of a report stands."""
-    return {
-        PartitionKey(each.log_dir, each.topic, each.partition): PartitionState(
-            each.totals.worst, each.totals.tiered, each.totals.ready, each.totals.waiting
-        )
-        for topic in report.topics
-        for each in topic.partitions
-    }
+def states_of(report: Report) -> States:
+    """Return where every partition of a report stands."""
+    return msgspec.convert(report, _Run, from_attributes=True).states()
 
 
-def states_of_json(found: Mapping[str, Any]) -> dict[PartitionKey, PartitionState]:
-    """The same of a readiness.json.
+def states_of_json(text: bytes) -> States:
+    """Return the same of a readiness.json.
 
     Raises:
         ValueError: it is not of this version's form.
     """
-    try:
-        if found["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"schema_version is {found['schema_version']}, {SCHEMA_VERSION} is known")
-        return dict(_states(found))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"no readiness.json: {error!r}") from error
+    return read_json(text, _Run, "readiness.json").states()
 
 
-def _states(found: Mapping[str, Any]) -> Iterator[tuple[PartitionKey, PartitionState]]:
-    for topic in found["topics"]:
-        for each in topic["partitions"]:
-            counts = {name: _count(each[name]) for name in _COUNTS}
-            groups = (Count(counts[f"{name}_segments"], counts[f"{name}_bytes"]) for name in _GROUPS)
-            worst = None if each["worst"] is None else Verdict(each["worst"])
-            key = PartitionKey(str(each["log_dir"]), str(topic["topic"]), _count(each["partition"]))
-            yield key, PartitionState(worst, *groups)
-
-
-_GROUPS = ("tiered", "ready", "waiting")
-_COUNTS = tuple(f"{group}_{of}" for group in _GROUPS for of in ("segments", "bytes"))
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise TypeError(f"{str(value)[:40]} is no count")
-    return value
+def _waiting_bytes(state: PartitionState | None) -> int:
+    return 0 if state is None else state.waiting_bytes
 
 
 def _worst(state: PartitionState | None) -> Verdict | None:

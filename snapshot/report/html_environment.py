@@ -10,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tiersnap.snapshot.report import html_parts as parts
-from tiersnap.snapshot.report import html_runs as runs
-from tiersnap.snapshot.report.beside import run_file
+from tiersnap.snapshot.report.html_runs import GROUPS, part_of
 from tiersnap.snapshot.report.next_step import by_segment
+from tiersnap.snapshot.report.run_history import run_file
 from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.timeline import runs
 from tiersnap.snapshot.units import human_bytes
 
 # The pages of a report, in the order of the navigation.
@@ -56,9 +57,9 @@ def _environment() -> Environment:
             "timeline": parts.rectangles,
             "marks": parts.marks,
             "share": parts.share,
-            "runs": parts.run_list,
-            "groups": runs.GROUPS,
-            "part_of": runs.part_of,
+            "runs": runs,
+            "groups": GROUPS,
+            "part_of": part_of,
             "difference": parts.difference,
             "pages": PAGES,
             "by_segment": by_segment,

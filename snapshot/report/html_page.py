@@ -12,13 +12,12 @@ from collections.abc import Iterator
 
 from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
-from tiersnap.snapshot.report.beside import Beside
-from tiersnap.snapshot.report.forecast import forecast
 from tiersnap.snapshot.report.html_environment import render
 from tiersnap.snapshot.report.html_runs import columns
 from tiersnap.snapshot.report.listed import INLINE, listed_topics
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.next_step import Place, steps
+from tiersnap.snapshot.report.run_history import Beside
 
 # A row of the list of topics is about 2 KB.
 MAX_TOPICS = 500
@@ -56,14 +55,14 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         beside=beside,
         total=report.cluster,
         diff_steps=beside.diff_steps(),
-        forecast=forecast(report),
+        forecast=report.forecast,
         snapshots=parts.snapshot_counts(report),
         examples=parts.examples(report),
         ready_steps=steps(NEXT_STEP[Verdict.READY], report.run, Place()),
         headline=parts.headline(report),
         topics=listed[:max_topics],
         more_topics=-(-len(report.topics) // max_topics) - 1,
-        levels={level: sum(topic.totals.level is level for topic in report.topics) for level in Level},
+        levels={level: sum(topic.level is level for topic in report.topics) for level in Level},
         many_log_dirs=len(report.log_dirs) > 1,
         verdicts=DISPLAY_ORDER,
         meaning=MEANING,

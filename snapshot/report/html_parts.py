@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -14,9 +14,8 @@ from markupsafe import Markup
 from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.changes import PartitionKey
-from tiersnap.snapshot.report.forecast import DiskForecast
-from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
-from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
+from tiersnap.snapshot.report.model import Count, DiskForecast, PagePartition, Report, SnapshotsAtEnds, Span, Totals
+from tiersnap.snapshot.report.timeline import Axis, axis_of, worst_last
 from tiersnap.snapshot.units import human_bytes, noun_of
 
 # A sliver of a bar or a timeline must still be seen; per cent of its width.
@@ -30,14 +29,17 @@ _NAME_ROOM = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A rectangle of a bar or a timeline; x and width are per cent with two decimals, "" = no text."""
+    """A rectangle of a bar, a timeline or a plot: its class of the style, and x and width in per cent as SVG has them.
 
-    verdict: Verdict
+    Attributes:
+        label: text on it; "" where it has no room for one.
+    """
+
+    name: str
     x: str
     width: str
     title: str
-    name: str = ""
-    is_mixed: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,11 @@ def share(part: int, whole: int) -> str:
     return "> 99 %" if percent == 100 and part < whole else f"{percent} %"
 
 
-def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PartitionReport]]:
+def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
     """By cause, partitions to look at: those with details, in the page's order."""
-    found: dict[Verdict, list[PartitionReport]] = {cause.verdict: [] for cause in report.causes}
+    found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
     for partition in (each for topic in report.topics for each in topic.partitions if each.timeline):
-        for blocker in partition.blockers:
+        for blocker in partition.blocking:
             if len(found[blocker.verdict]) < limit:
                 found[blocker.verdict].append(partition)
     return found
@@ -119,7 +121,7 @@ def topic_anchor(topic: str) -> str:
     return "t-" + quote(topic, safe="")
 
 
-def partition_anchor(partition: PartitionReport | PartitionKey, with_log_dir: bool) -> str:
+def partition_anchor(partition: PagePartition | PartitionKey, with_log_dir: bool) -> str:
     """Id of a partition's element; replicas in several log directories need these in it."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
@@ -130,14 +132,14 @@ def headline(report: Report) -> str:
     total, topics = report.cluster, report.topics
     if not total.verdicts:
         return "There are no segments"
-    if total.waiting.segments:
-        blocked = sum(bool(topic.totals.waiting.segments) for topic in topics)
+    if total.waiting_segments:
+        blocked = sum(bool(topic.waiting_segments) for topic in topics)
         return (
-            f"{human_bytes(total.waiting.bytes)} cannot be tiered yet, in {blocked:,} of {many(len(topics), 'topic')}"
+            f"{human_bytes(total.waiting_bytes)} cannot be tiered yet, in {blocked:,} of {many(len(topics), 'topic')}"
         )
-    if total.ready.segments:
-        return f"Nothing stands in the way: {human_bytes(total.ready.bytes)} are ready to be tiered"
-    if total.tiered.segments:
+    if total.ready_segments:
+        return f"Nothing stands in the way: {human_bytes(total.ready_bytes)} are ready to be tiered"
+    if total.tiered_segments:
         return "Everything that may be tiered is tiered"
     return "Nothing here is for remote storage"
 
@@ -155,86 +157,73 @@ _AT_END = {
 def snapshot_counts(report: Report) -> dict[str, int]:
     """Return closed segments by the snapshot at their end, in words, most first; each segment is counted once."""
     counted: Counter[str] = Counter()
-    for kind, segments in report.snapshots.items():
-        counted[_at_end(*kind)] += segments
+    for each in report.snapshots:
+        counted[_at_end(each)] += each.segments
     return dict(counted.most_common())
 
 
-def _at_end(snapshot: str, provenance: str, compared: str) -> str:
-    if provenance == Provenance.BROKER_UNVERIFIED:
+def _at_end(found: SnapshotsAtEnds) -> str:
+    if found.provenance is Provenance.BROKER_UNVERIFIED:
         return _AT_END[SnapshotVerdict.UNVERIFIED]
-    if provenance and provenance != Provenance.BROKER:
+    if found.provenance not in (None, Provenance.BROKER):
         return "computed by tiersnap"
-    if compared == SnapshotVerdict.SUSPECT and SnapshotVerdict(snapshot).is_trusted:
+    if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
         return "differ only where a broker that loads them drops or resets the entry"
-    return _AT_END[SnapshotVerdict(compared or snapshot)]
+    return _AT_END[found.compared or found.snapshot]
 
 
-@dataclass(frozen=True, slots=True)
-class DiskPiece:
-    """A rectangle of a disk's bar."""
-
-    name: str
-    x: str
-    width: str
-    title: str
-
-
-def disk_bar(each: DiskForecast) -> list[DiskPiece]:
-    """What stays used, what can be freed, what is free, side by side."""
-    used = max(0, each.disk.total - each.disk.free)
-    freeable = min(each.freeable, used)
-    sizes = {"kept": used - freeable, "freeable": freeable, "free": each.disk.free}
-    words = {"kept": "stays used", "freeable": "can be freed", "free": "free"}
+def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:
+    """Return (name, size, title) as pieces over the whole width; what has no size is left out."""
     pieces, x = [], 0.0
-    for name, size in sizes.items():
-        width = 100 * size / max(1, each.disk.total)
+    for name, size, title in parts:
+        width = 100 * size / max(1, whole)
         if size:
-            pieces.append(
-                DiskPiece(name, percent(x), percent(max(width, _MIN_WIDTH)), f"{words[name]} · {human_bytes(size)}")
-            )
+            label = name if width >= _NAME_ROOM else ""
+            pieces.append(Piece(name, percent(x), percent(max(width, _MIN_WIDTH)), title, label))
         x += width
     return pieces
 
 
 def bar(totals: Totals) -> list[Piece]:
-    """Bytes by verdict, side by side over the whole width; verdicts of 0 bytes are left out."""
-    whole = totals.all.bytes
-    pieces, x = [], 0.0
-    for verdict, count in totals.verdicts.items():
-        if not count.bytes:
-            continue
-        width = 100 * count.bytes / whole
-        title = f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}"
-        name = verdict if width >= _NAME_ROOM else ""
-        pieces.append(Piece(verdict, percent(x), percent(max(width, _MIN_WIDTH)), title, name))
-        x += width
-    return pieces
-
-
-def rectangles(partition: PartitionReport) -> Markup:
-    """The timeline as SVG, of verdicts and numbers alone; put together here, as a template takes five times as long."""
-    return Markup(
-        "\n".join(
-            f'<rect class="{piece.verdict}" x="{piece.x}" y="{6 if piece.is_mixed else 2}" width="{piece.width}" '
-            f'height="{7 if piece.is_mixed else 15}"><title>{piece.title}</title></rect>'
-            for piece in strip(partition)
+    """Return bytes by verdict."""
+    whole = totals.bytes
+    parts = (
+        (
+            str(verdict),
+            count.bytes,
+            f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}",
         )
+        for verdict, count in totals.verdicts.items()
     )
+    return side_by_side(parts, whole)
 
 
-def strip(partition: PartitionReport) -> list[Piece]:
-    """The timeline's rectangles, in drawing order."""
+def disk_bar(disk: DiskForecast) -> list[Piece]:
+    """Return what stays used, what can be freed, what is free."""
+    used = max(0, disk.total - disk.free)
+    freeable = min(disk.freeable, used)
+    sizes = {"kept": used - freeable, "freeable": freeable, "free": disk.free}
+    words = {"kept": "stays used", "freeable": "can be freed", "free": "free"}
+    parts = ((name, size, f"{words[name]} · {human_bytes(size)}") for name, size in sizes.items())
+    return side_by_side(parts, disk.total)
+
+
+def rectangles(partition: PagePartition) -> Markup:
+    """The timeline as SVG, of verdicts and numbers alone; put together here, as a template takes five times as long."""
     axis = axis_of(partition)
-    return [_strip_piece(span, axis) for span in worst_last(partition.timeline)]
+    return Markup("\n".join(_rectangle(span, axis) for span in worst_last(partition.timeline)))
 
 
-def _strip_piece(span: Span, axis: Axis) -> Piece:
+def _rectangle(span: Span, axis: Axis) -> str:
     left = axis.at(span.base_offset)
     right = axis.at(axis.end if span.end_offset is None else span.end_offset)
     width = max(right - left, _MIN_WIDTH_WAITING if span.verdict in WAITING else _MIN_WIDTH)
     title = f"{span_name(span)} · {offsets(span)} · {_segments(span.count)} · {human_bytes(span.count.bytes)}"
-    return Piece(span.verdict, percent(min(left, 100 - width)), percent(width), title, is_mixed=span.is_mixed)
+    top, height = (6, 7) if span.is_mixed else (2, 15)
+    return (
+        f'<rect class="{span.verdict}" x="{percent(min(left, 100 - width))}" y="{top}" width="{percent(width)}" '
+        f'height="{height}"><title>{title}</title></rect>'
+    )
 
 
 def span_name(span: Span) -> str:
@@ -249,12 +238,7 @@ def offsets(span: Span) -> str:
     return f"offsets {span.base_offset:,} to {span.end_offset - 1:,}"
 
 
-def run_list(partition: PartitionReport) -> list[Span]:
-    """The timeline for those who cannot see it: runs of equal verdict."""
-    return list(runs(partition.timeline))
-
-
-def marks(partition: PartitionReport) -> list[Mark]:
+def marks(partition: PagePartition) -> list[Mark]:
     """Log start, last stable offset and high watermark on the timeline, from left to right."""
     axis = axis_of(partition)
     stable, watermark = partition.last_stable_offset, partition.high_watermark

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_environment import render
-from tiersnap.snapshot.report.html_parts import many, percent
+from tiersnap.snapshot.report.html_parts import Piece, many, side_by_side
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.next_step import Place, Step, options_of, steps
 
@@ -64,7 +65,7 @@ def failover_html(report: Report, known: ExactlyOnce) -> str:
         many_log_dirs=len(report.log_dirs) > 1,
         meets={str(name): words for name, words in MEETS.items()},
         colours=_COLOURS,
-        bar=_bar({}, {}) if failover is None else _bar(dict(failover.counts), _COLOURS),
+        bar=_bar({}, {}) if failover is None else _bar(failover.counts, _COLOURS),
         simulate_steps=_simulate_steps(report),
     )
 
@@ -113,11 +114,6 @@ def _by_harm(audit: Audit) -> dict[str, int]:
     return {harm: count for harm, count in found.items() if count}
 
 
-def _bar(counts: dict[str, int], colours: dict[str, str]) -> list[tuple[str, str, str, str]]:
-    """(class, x, width, title) of each piece."""
-    whole, x, found = sum(counts.values()), 0.0, []
-    for name, count in counts.items():
-        width = 100 * count / whole
-        found.append((colours.get(name, "ACTIVE_SEGMENT"), percent(x), percent(max(width, 0.5)), f"{name} · {count:,}"))
-        x += width
-    return found
+def _bar(counts: Mapping[str, int], colours: Mapping[str, str]) -> list[Piece]:
+    parts = ((colours.get(name, "ACTIVE_SEGMENT"), count, f"{name} · {count:,}") for name, count in counts.items())
+    return side_by_side(parts, sum(counts.values()))

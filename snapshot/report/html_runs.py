@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiersnap.snapshot.report.html_parts import moment, percent
-from tiersnap.snapshot.report.run_head import RunHead
+from tiersnap.snapshot.report.run_history import RunHead
 from tiersnap.snapshot.units import human_bytes
 
 # From done to waiting, as bars are drawn.

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tiersnap.snapshot.report.model import PartitionReport, Report, TopicReport
-from tiersnap.snapshot.report.worth import most_worth
+from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report
+from tiersnap.snapshot.report.summary import most_worth
 
 PIECE = 50
 INLINE = 200
@@ -31,12 +31,12 @@ class Listed:
     """
 
     number: int
-    topic: TopicReport
-    inline: tuple[PartitionReport, ...]
-    rest: tuple[PartitionReport, ...]
+    topic: PageTopic
+    inline: tuple[PagePartition, ...]
+    rest: tuple[PagePartition, ...]
     page: int = PIECE
 
-    def pieces(self) -> Iterator[Sequence[PartitionReport]]:
+    def pieces(self) -> Iterator[Sequence[PagePartition]]:
         """The rest, piece by piece."""
         for start in range(0, len(self.rest), self.page):
             yield self.rest[start : start + self.page]
@@ -48,7 +48,7 @@ def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> l
         [(number, place) for place in range(len(topic.partitions))]
         for number, topic in enumerate(report.topics[:max_topics])
     ]
-    chosen = set(most_worth(on_page, lambda at: bool(report.topics[at[0]].partitions[at[1]].blockers))[:inline])
+    chosen = set(most_worth(on_page, lambda at: bool(report.topics[at[0]].partitions[at[1]].blocking))[:inline])
     return [
         Listed(
             number,

@@ -1,115 +1,148 @@
-"""The report as data: what the pages and files are made from.
+"""The report: one model, from which the page, JSON, CSV, rows and metrics are derived.
 
     Report
-      cluster   Totals            all segments
-      causes    Cause, ...        what stands in the way, most bytes first
+      cluster   ClusterTotals   all segments
+      causes    Cause, ...      what stands in the way, most bytes first
       topics    TopicReport, ...  worst first
         partitions  PartitionReport, ...  worst first; one a (log_dir, topic, partition), so one a replica
-          blockers  Blocker, ...  one a verdict that stands in the way, in offset order
-          timeline  Span, ...     empty for partitions without details
-          snapshots Held, ...     likewise: what producer snapshots there are, and where each is from
+          blocking  Blocker, ...  one a verdict that stands in the way, in offset order
+          snapshots Held, ...     what producer snapshots there are, and where each is from
+
+readiness.json has the fields of these classes, in their order, and docs/readiness.schema.json is made from them. The
+page shows more than that: classes whose names begin with Page have these fields as well.
 
 Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of segment files.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, NEVER_TIERED, WAITING, Level, Verdict, worst
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from msgspec import Meta
+
+from tiersnap.snapshot.readiness.verdict import (
+    DISPLAY_ORDER,
+    LEVEL,
+    NEVER_TIERED,
+    WAITING,
+    Level,
+    Verdict,
+    worst,
+)
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.next_step import Step
-from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.run_info import Disk, RunInfo, Size
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """Segments and their bytes."""
 
-    segments: int = 0
-    bytes: int = 0
+    segments: Size = 0
+    bytes: Size = 0
 
     def __add__(self, other: Count) -> Count:
         return Count(self.segments + other.segments, self.bytes + other.bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Segments by what may be done with them; see `totals_of`.
+
+    Attributes:
+        worst: the worst verdict, None without segments.
+        level: what the worst verdict asks for.
+        tiered: in remote storage.
+        ready: the next run may tier them.
+        waiting: they ought to be tiered and cannot be.
+        never_tiered: active segments and those of compacted topics.
+    """
+
+    worst: Verdict | None
+    level: Level
+    segments: Size
+    bytes: Size
+    tiered_segments: Size
+    tiered_bytes: Size
+    ready_segments: Size
+    ready_bytes: Size
+    waiting_segments: Size
+    waiting_bytes: Size
+    never_tiered_segments: Size
+    never_tiered_bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals(Sums):
     """Segments of a partition, a topic or the cluster.
 
     Attributes:
-        verdicts: only those that occur, in DISPLAY_ORDER.
         findings: damaged places that the scan met in these segments.
-        waiting_since: largest timestamp of the oldest segment that waits, epoch ms; None when none waits or is dated.
-        recent_bytes: of segments whose newest record is of the last RECENT_MS before the run began.
+        waiting_since: largest timestamp of the oldest segment that waits; None when none waits or is dated.
+        verdicts: only those that occur, in DISPLAY_ORDER.
     """
 
-    verdicts: dict[Verdict, Count]
-    findings: int = 0
-    waiting_since: int | None = None
-    recent_bytes: int = 0
-
-    @property
-    def all(self) -> Count:
-        """All segments."""
-        return self._sum(frozenset(self.verdicts))
-
-    @property
-    def tiered(self) -> Count:
-        """Segments in remote storage."""
-        return self.verdicts.get(Verdict.ALREADY_TIERED, Count())
-
-    @property
-    def ready(self) -> Count:
-        """Segments that the next run may tier."""
-        return self.verdicts.get(Verdict.READY, Count())
-
-    @property
-    def waiting(self) -> Count:
-        """Segments that ought to be tiered and cannot be: not tiered, not ready, not active, not compacted."""
-        return self._sum(WAITING)
-
-    @property
-    def never_tiered(self) -> Count:
-        """Active segments and those of compacted topics."""
-        return self._sum(NEVER_TIERED)
-
-    @property
-    def worst(self) -> Verdict | None:
-        """The worst verdict, None without segments."""
-        return worst(tuple(self.verdicts))
-
-    @property
-    def level(self) -> Level:
-        """What the worst verdict asks for."""
-        return Level.SETTLED if self.worst is None else LEVEL[self.worst]
-
-    def _sum(self, verdicts: frozenset[Verdict]) -> Count:
-        segments = total = 0
-        for verdict in verdicts & self.verdicts.keys():
-            count = self.verdicts[verdict]
-            segments += count.segments
-            total += count.bytes
-        return Count(segments, total)
+    findings: Size
+    waiting_since: Annotated[int | None, Meta(description="ms")]
+    recent_bytes: Annotated[
+        Size, Meta(description="of segments whose newest record is at most 7 days older than the run")
+    ]
+    verdicts: Annotated[dict[Verdict, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/Verdict"}})]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
+class ClusterTotals(Totals):
+    """All segments; `partitions` counts replicas."""
+
+    topics: Size
+    partitions: Size
+
+
+@dataclass(frozen=True, kw_only=True)
 class Blocker:
     """The first segment of a partition with one verdict that stands in the way.
 
     Attributes:
         base_offset: of that first segment.
-        count: all segments of the partition with the verdict.
+        segments, bytes: of all segments of the partition with the verdict.
         reason: of the first one.
-        steps: what clears it.
+        next_step: what clears it.
+        commands: those of `next_step` in which nothing is left to fill in.
     """
 
     verdict: Verdict
-    base_offset: int
-    count: Count
+    base_offset: Size
+    segments: Size
+    bytes: Size
     reason: str
+    next_step: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageBlocker(Blocker):
+    """A blocker with the steps that its `next_step` tells."""
+
     steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """The producer snapshots at the ends of neighbouring segments that say the same of them.
+
+    Attributes:
+        base_offset: of the first of these segments.
+        end_offset: of the last one; None for the active segment, whose end is the log's.
+        provenance: None where there is no snapshot to be trusted.
+    """
+
+    base_offset: Size
+    end_offset: Size | None
+    segments: Size
+    snapshot: SnapshotVerdict
+    provenance: Provenance | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,117 +162,216 @@ class Span:
     is_mixed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The producer snapshots at the ends of neighbouring segments that say the same of them.
-
-    Attributes:
-        base_offset: of the first of these segments.
-        end_offset: of the last one; None for the active segment, whose end is the log's.
-        segments: how many.
-        snapshot: a SnapshotVerdict.
-        provenance: a Provenance, "" where there is no snapshot to be trusted.
-    """
-
-    base_offset: int
-    end_offset: int | None
-    segments: int
-    snapshot: str
-    provenance: str
+@dataclass(frozen=True, kw_only=True)
+class _Partition:
+    log_dir: str
+    partition: Size
+    topic_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
+@dataclass(frozen=True, kw_only=True)
+class PartitionReport(Totals, _Partition):
     """One replica of a partition.
 
     Attributes:
         log_start_offset: inclusive.
         last_stable_offset: exclusive, None when no high watermark is known.
         high_watermark: exclusive, None when not checkpointed.
-        blockers: in ascending base offset; GAP_BEFORE only if the table holds nothing that it could wait for.
+        blocking: in ascending base offset: the first is cleared first; GAP_BEFORE only if the table holds nothing that
+            it could wait for.
+        snapshots: in offset order; None where the run did not list the segments one by one.
     """
 
-    log_dir: str
+    log_start_offset: Size
+    last_stable_offset: Size | None
+    high_watermark: Size | None
+    blocking: tuple[Blocker, ...]
+    snapshots: tuple[Held, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagePartition(PartitionReport):
+    """A partition with its timeline, which is empty for partitions without details."""
+
     topic: str
-    partition: int
-    topic_id: str | None
-    totals: Totals
-    log_start_offset: int
-    last_stable_offset: int | None
-    high_watermark: int | None
-    blockers: tuple[Blocker, ...]
+    blocking: tuple[PageBlocker, ...]
     timeline: tuple[Span, ...] = ()
-    snapshots: tuple[Held, ...] = ()
 
     @property
     def name(self) -> str:
         """`<topic>-<partition>`."""
         return f"{self.topic}-{self.partition}"
 
-    @property
-    def first_blocking(self) -> Blocker | None:
-        """What has to be cleared first."""
-        return self.blockers[0] if self.blockers else None
 
-
-@dataclass(frozen=True, slots=True)
-class TopicReport:
-    """One topic, all its replicas."""
-
+@dataclass(frozen=True, kw_only=True)
+class _Topic:
     topic: str
-    totals: Totals
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicReport(Totals, _Topic):
+    """One topic, all its replicas, worst first."""
+
     partitions: tuple[PartitionReport, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
+class PageTopic(TopicReport):
+    """A topic whose partitions are shown."""
+
+    partitions: tuple[PagePartition, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cause:
     """What stands in the way, over the whole cluster.
 
     Attributes:
         partitions: whose segments have the verdict.
-        count: segments with it.
-        behind: segments with GAP_BEFORE that wait for them.
-        steps: complete only as far as they are the same everywhere.
+        segments, bytes: of segments with it.
+        behind_segments, behind_bytes: of segments with GAP_BEFORE that wait for them.
+        next_step, commands: as of Blocker; complete only as far as they are the same everywhere.
     """
 
     verdict: Verdict
-    partitions: int
-    count: Count
-    behind: Count
+    meaning: str
+    partitions: Size
+    segments: Size
+    bytes: Size
+    behind_segments: Size
+    behind_bytes: Size
+    next_step: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCause(Cause):
+    """A cause with the steps that its `next_step` tells."""
+
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The whole report.
+@dataclass(frozen=True)
+class SnapshotsAtEnds:
+    """How many closed segments have such a snapshot at their end; `compared` is the strict verdict on a broker's."""
+
+    snapshot: SnapshotVerdict
+    provenance: Provenance | None
+    compared: SnapshotVerdict | None
+    segments: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskForecast(Disk):
+    """One file system.
 
     Attributes:
-        snapshots: closed segments by the snapshot at their end, most first: (verdict on it, provenance or "", strict
-            verdict on the broker's file or "").
-        log_dirs: ascending.
+        bytes_per_day: that the log directories on it grow by.
+        freeable: bytes of segments on it that are in remote storage, or go there with the next run.
+        days: until it is full; None where nothing grows.
+        days_when_freed: the same once the freeable bytes are gone.
     """
 
+    bytes_per_day: Size
+    freeable: Size
+    days: float | None
+    days_when_freed: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """All log directories; bytes.
+
+    Attributes:
+        bytes_per_day: that they grow by.
+        tiered: local copies of what is in remote storage; a broker deletes them when local.retention.* says so.
+        ready: likewise after the next run.
+        waiting: that stay until what stands in the way is cleared.
+        disks: the fullest first.
+    """
+
+    bytes_per_day: Size
+    tiered: Size
+    ready: Size
+    waiting: Size
+    disks: tuple[DiskForecast, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportHead:
+    """The report without its topics.
+
+    Attributes:
+        log_dirs: ascending.
+        snapshots: closed segments by the snapshot at their end, most first; each segment is counted once.
+        compared: brokers' files at closed segments' ends by the strict verdict on them.
+    """
+
+    schema_version: Literal[1] = 1
     run: RunInfo
-    cluster: Totals
-    causes: tuple[Cause, ...]
-    topics: tuple[TopicReport, ...]
-    snapshots: dict[tuple[str, str, str], int]
     log_dirs: tuple[str, ...]
-
-    @property
-    def compared(self) -> dict[SnapshotVerdict, int]:
-        """Brokers' files at closed segments' ends by the strict verdict on them."""
-        counted: Counter[str] = Counter()
-        for (*_, compared), segments in self.snapshots.items():
-            counted[compared] += segments
-        return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}
-
-    @property
-    def partition_count(self) -> int:
-        """Replicas of partitions."""
-        return sum(len(topic.partitions) for topic in self.topics)
+    cluster: ClusterTotals
+    causes: tuple[Cause, ...]
+    snapshots: tuple[SnapshotsAtEnds, ...]
+    compared: Annotated[
+        dict[SnapshotVerdict, Size], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/SnapshotVerdict"}})
+    ]
+    forecast: Forecast
 
 
-def in_display_order(verdicts: dict[Verdict, Count]) -> dict[Verdict, Count]:
-    """The same, sorted as bars and legends are."""
-    return {verdict: verdicts[verdict] for verdict in DISPLAY_ORDER if verdict in verdicts}
+@dataclass(frozen=True, kw_only=True)
+class ReadinessDocument(ReportHead):
+    """readiness.json."""
+
+    topics: tuple[TopicReport, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(ReadinessDocument):
+    """The whole report."""
+
+    causes: tuple[PageCause, ...]
+    topics: tuple[PageTopic, ...]
+
+
+def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:
+    """Return what follows from segments by verdict; `recent` are bytes."""
+
+    def count(kinds: Iterable[Verdict]) -> Count:
+        return sum((verdicts[each] for each in kinds if each in verdicts), Count())
+
+    groups = [verdicts.keys(), {Verdict.ALREADY_TIERED}, {Verdict.READY}, WAITING, NEVER_TIERED]
+    everything, tiered, ready, waiting, never_tiered = map(count, groups)
+    worst_of_all = worst(verdicts)
+    return Totals(
+        worst=worst_of_all,
+        level=Level.SETTLED if worst_of_all is None else LEVEL[worst_of_all],
+        segments=everything.segments,
+        bytes=everything.bytes,
+        tiered_segments=tiered.segments,
+        tiered_bytes=tiered.bytes,
+        ready_segments=ready.segments,
+        ready_bytes=ready.bytes,
+        waiting_segments=waiting.segments,
+        waiting_bytes=waiting.bytes,
+        never_tiered_segments=never_tiered.segments,
+        never_tiered_bytes=never_tiered.bytes,
+        findings=findings,
+        waiting_since=waiting_since,
+        recent_bytes=recent,
+        verdicts={verdict: verdicts[verdict] for verdict in DISPLAY_ORDER if verdict in verdicts},
+    )
+
+
+def sum_of(parts: Iterable[Totals]) -> Totals:
+    """Return the sum of partitions or topics; `waiting_since` is of the oldest that waits."""
+    verdicts: dict[Verdict, Count] = {}
+    findings = recent = 0
+    since = []
+    for part in parts:
+        for verdict, count in part.verdicts.items():
+            verdicts[verdict] = verdicts.get(verdict, Count()) + count
+        findings += part.findings
+        recent += part.recent_bytes
+        since += [] if part.waiting_since is None else [part.waiting_since]
+    return totals_of(verdicts, findings, recent, min(since, default=None))

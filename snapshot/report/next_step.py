@@ -73,6 +73,11 @@ def text(parts: tuple[Step, ...]) -> str:
     return " ".join(part for step in parts for part in (step.words, step.command) if part)
 
 
+def commands(parts: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return the commands of steps in which nothing is left to fill in."""
+    return tuple(step.command for step in parts if step.command and step.is_complete)
+
+
 @lru_cache(maxsize=256)
 def _split(next_step: str) -> tuple[tuple[str, str], ...]:
     parts, end = [], 0

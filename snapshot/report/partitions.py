@@ -1,4 +1,4 @@
-"""Aggregated tables -> a PartitionReport for each replica of a partition, still without timelines."""
+"""Aggregated tables -> a PagePartition for each replica of a partition, still without timelines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from operator import itemgetter
 
 from tiersnap.snapshot.readiness.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, Aggregated
-from tiersnap.snapshot.report.model import Blocker, Count, PartitionReport, Totals, in_display_order
-from tiersnap.snapshot.report.next_step import Place, segment_file, steps
+from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, totals_of
+from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
@@ -42,7 +42,7 @@ class _Row:
         return Count(self.segments, self.bytes)
 
 
-def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PartitionReport]]:
+def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PagePartition]]:
     """Each partition once, in the order of its codes."""
     if not found.verdicts.num_rows:
         return
@@ -52,24 +52,25 @@ def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, Partiti
         yield codes, _partition(found, run, [_Row(*values) for values in group])
 
 
-def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PartitionReport:
+def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PagePartition:
     topic, log_dir, partition = found.topics[rows[0].topic], found.log_dirs[rows[0].log_dir], rows[0].partition
     waiting = [row for row in rows if SEVERITY[row.verdict] in WAITING]
-    return PartitionReport(
+    totals = totals_of(
+        {SEVERITY[row.verdict]: row.count for row in rows},
+        findings=sum(row.findings for row in rows),
+        recent=sum(row.recent_bytes for row in rows),
+        waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
+    )
+    return PagePartition(
+        **vars(totals),
         log_dir=without_user(log_dir),
         topic=topic,
         partition=partition,
         topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
-        totals=Totals(
-            verdicts=in_display_order({SEVERITY[row.verdict]: row.count for row in rows}),
-            findings=sum(row.findings for row in rows),
-            recent_bytes=sum(row.recent_bytes for row in rows),
-            waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
-        ),
         log_start_offset=max(row.log_start_offset for row in rows),
         last_stable_offset=_max(row.last_stable_offset for row in rows),
         high_watermark=_max(row.high_watermark for row in rows),
-        blockers=tuple(_blockers(waiting, run, without_user(log_dir), topic)),
+        blocking=tuple(_blockers(waiting, run, without_user(log_dir), topic)),
     )
 
 
@@ -77,16 +78,20 @@ def _max(offsets: Iterator[int | None]) -> int | None:
     return max((offset for offset in offsets if offset is not None), default=None)
 
 
-def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[Blocker]:
+def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[PageBlocker]:
     # A filtered table may hold segments that wait for one that is not in it.
     causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
         place = Place((on_host,), segment_file(on_host, topic, row.partition, row.first_offset))
-        yield Blocker(
+        clearing = steps(row.next_step, run, place)
+        yield PageBlocker(
             verdict=SEVERITY[row.verdict],
             base_offset=row.first_offset,
-            count=row.count,
+            segments=row.segments,
+            bytes=row.bytes,
             reason=row.reason,
-            steps=steps(row.next_step, run, place),
+            next_step=text(clearing),
+            commands=commands(clearing),
+            steps=clearing,
         )

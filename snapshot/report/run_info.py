@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from tiersnap.snapshot import __version__
 
 # user:password@ in a URI: these pages are mailed around.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
+Size = Annotated[int, Meta(ge=0)]
+_COUNTS = ("segments_decoded", "bytes_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RunCounts:
     """What one run did, counted; not what is there.
 
@@ -22,16 +29,16 @@ class RunCounts:
         delta_commits: to all tables.
     """
 
-    segments_decoded: int = 0
-    bytes_decoded: int = 0
-    snapshots_written: int = 0
-    snapshots_mended: int = 0
-    segments_tiered: int = 0
-    bytes_tiered: int = 0
-    delta_commits: int = 0
+    segments_decoded: Size = 0
+    bytes_decoded: Size = 0
+    snapshots_written: Size = 0
+    snapshots_mended: Size = 0
+    segments_tiered: Size = 0
+    bytes_tiered: Size = 0
+    delta_commits: Size = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Disk:
     """A file system below log directories; bytes.
 
@@ -41,14 +48,14 @@ class Disk:
     """
 
     mount: str
-    total: int
-    free: int
+    total: Size
+    free: Size
     log_dirs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
-    """Facts of one run.
+@dataclass(frozen=True, kw_only=True)
+class RunInfo(RunCounts):
+    """Facts of one run, and what it did.
 
     Attributes:
         started_at, finished_at: epoch ms, by the clock.
@@ -61,7 +68,6 @@ class RunInfo:
         version: of tiersnap.
         applied: False when the run only planned; then nothing was written.
         ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
-        counts: of what it did.
         disks: the file systems below the log directories, as far as the run could look at them.
         options: words that commands, by their names, are to be given as this run was.
     """
@@ -74,10 +80,9 @@ class RunInfo:
     warehouse: str
     version: str
     applied: bool
-    ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
+    ready_elsewhere: Mapping[str, Size] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     collected: Mapping[str, str] = field(default_factory=dict)
-    counts: RunCounts = field(default_factory=RunCounts)
     disks: tuple[Disk, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     judged_at: int | None = None
@@ -101,13 +106,38 @@ class RunInfo:
             collected={without_user(uri): path for uri, path in self.collected.items()},
         )
 
-    def as_dict(self) -> dict[str, object]:
-        """The facts as plain data, keys in the order above, the counts among them."""
-        facts: dict[str, object] = asdict(self)
-        del facts["counts"]
-        return facts | asdict(self.counts)
-
 
 def without_user(uri: str) -> str:
     """`s3://key:secret@bucket/x` -> `s3://bucket/x`; anything else as it is."""
     return _USER_INFO.sub(r"\1", uri)
+
+
+def last_run_info(
+    last: Mapping[str, Any], warehouse: str, source: str | None, remote: str | None, *, at: int, now: int
+) -> RunInfo:
+    """The last run, as it is looked at now; no disks are named.
+
+    Args:
+        last: a row of `runs` with its settings taken apart; empty where none is recorded.
+        source, remote: named in commands instead of those of the run.
+        at: epoch ms, when it is looked at.
+        now: epoch ms at which the verdicts hold.
+    """
+    settings = last.get("settings", {})
+    sources = (source,) if source else tuple(settings.get("sources", ()))
+    collected = settings.get("collected", {})
+    return RunInfo(
+        run_id=last.get("run_id", ""),
+        started_at=at,
+        finished_at=at,
+        judged_at=None if now == at else now,
+        source=", ".join(sources) or "LOGDIR",
+        remote=remote or settings.get("remote", ""),
+        warehouse=warehouse,
+        version=__version__,
+        applied=settings.get("apply", False),
+        sources=sources,
+        collected=collected,
+        **{name: last[name] for name in _COUNTS if name in last},
+        options={command: tuple(words) for command, words in settings.get("options", {}).items()},
+    )

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, RANK, SEVERITY, Verdict
+from tiersnap.snapshot.readiness.verdict import MEANING, NEXT_STEP, RANK, SEVERITY, Verdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
+from tiersnap.snapshot.report.forecast import forecast
 from tiersnap.snapshot.report.model import (
-    Cause,
+    ClusterTotals,
     Count,
     Held,
-    PartitionReport,
+    PageCause,
+    PagePartition,
+    PageTopic,
     Report,
+    SnapshotsAtEnds,
     Span,
-    TopicReport,
     Totals,
-    in_display_order,
+    sum_of,
 )
-from tiersnap.snapshot.report.next_step import Place, segment_file, steps
+from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
 from tiersnap.snapshot.report.partitions import Codes, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.timeline import held_runs, spans
-from tiersnap.snapshot.report.worth import most_worth
 
+T = TypeVar("T")
 # So many partitions have their segments drawn; a hundred spans each are at most 40 KB.
 DEFAULT_DETAILS = 20_000
 
@@ -59,86 +64,83 @@ def summarise_aggregated(
     """
     run = run.without_secrets()
     reports = dict(partitions(found, run))
-    topics = _by_topic(reports)
-    chosen = most_worth([codes for _, codes in topics], lambda codes: bool(reports[codes].blockers))[:details]
+    by_topic = _by_topic(reports)
+    chosen = most_worth([codes for _, codes in by_topic], lambda codes: bool(reports[codes].blocking))[:details]
     details_of = _details(segments_of(chosen), len(chosen), found.held)
     for codes, (timeline, snapshots) in zip(chosen, details_of, strict=True):
         reports[codes] = replace(reports[codes], timeline=timeline, snapshots=snapshots)
-    log_dirs = tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs}))
+    topics = tuple(_topic(totals, [reports[codes] for codes in members]) for totals, members in by_topic)
+    cluster, at_ends = sum_of(topics), _snapshots(found)
     return Report(
         run=run,
-        cluster=total(totals for totals, _ in topics),
-        causes=tuple(_causes([reports[codes] for _, members in topics for codes in members], run)),
-        topics=tuple(
-            TopicReport(reports[members[0]].topic, totals, tuple(reports[codes] for codes in members))
-            for totals, members in topics
-        ),
-        snapshots=_snapshots(found),
-        log_dirs=log_dirs,
+        log_dirs=tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs})),
+        cluster=ClusterTotals(**vars(cluster), topics=len(topics), partitions=len(reports)),
+        causes=tuple(_causes((each for topic in topics for each in topic.partitions), run)),
+        snapshots=at_ends,
+        compared=_compared(at_ends),
+        forecast=forecast(cluster, reports.values(), run.disks),
+        topics=topics,
     )
 
 
-def total(parts: Iterable[Totals]) -> Totals:
-    """Sum of partitions or topics; the oldest that waits."""
-    segments: Counter[Verdict] = Counter()
-    size: Counter[Verdict] = Counter()
-    findings, recent, waiting_since = 0, 0, None
-    for part in parts:
-        for verdict, count in part.verdicts.items():
-            segments[verdict] += count.segments
-            size[verdict] += count.bytes
-        findings += part.findings
-        recent += part.recent_bytes
-        if part.waiting_since is not None:
-            waiting_since = part.waiting_since if waiting_since is None else min(waiting_since, part.waiting_since)
-    verdicts = {verdict: Count(segments[verdict], size[verdict]) for verdict in segments}
-    return Totals(in_display_order(verdicts), findings, waiting_since, recent)
-
-
 def _badness(totals: Totals) -> tuple[int, int]:
-    return len(SEVERITY) if totals.worst is None else RANK[totals.worst], -totals.waiting.bytes
+    return len(SEVERITY) if totals.worst is None else RANK[totals.worst], -totals.waiting_bytes
 
 
-def _by_topic(reports: dict[Codes, PartitionReport]) -> list[tuple[Totals, list[Codes]]]:
+def _by_topic(reports: dict[Codes, PagePartition]) -> list[tuple[Totals, list[Codes]]]:
     """Topics worst first, each with its partitions worst first: by verdict, by bytes that wait, by name."""
     by_topic: defaultdict[int, list[Codes]] = defaultdict(list)
-    for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1].totals), *_name(item[1]))):
+    for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1]), *_name(item[1]))):
         by_topic[codes[0]].append(codes)
-    topics = [(total(reports[codes].totals for codes in members), members) for members in by_topic.values()]
+    topics = [(sum_of(reports[codes] for codes in members), members) for members in by_topic.values()]
     return sorted(topics, key=lambda topic: (*_badness(topic[0]), _name(reports[topic[1][0]])))
 
 
-def _name(partition: PartitionReport) -> tuple[str, int, str]:
+def _name(partition: PagePartition) -> tuple[str, int, str]:
     return partition.topic, partition.partition, partition.log_dir
 
 
-def _causes(reports: Iterable[PartitionReport], run: RunInfo) -> list[Cause]:
+def _topic(totals: Totals, members: list[PagePartition]) -> PageTopic:
+    return PageTopic(**vars(totals), topic=members[0].topic, partitions=tuple(members))
+
+
+def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
     """What stands in the way; `reports` come worst first, and the first with a cause lends it its segment file."""
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)
     where: defaultdict[Verdict, dict[str, str]] = defaultdict(dict)
     for partition in reports:
-        for blocker in partition.blockers:
+        for blocker in partition.blocking:
             touched[blocker.verdict] += 1
-            own[blocker.verdict] += blocker.count
+            own[blocker.verdict] += Count(blocker.segments, blocker.bytes)
             log_dir = run.collected.get(partition.log_dir, partition.log_dir)
             file = segment_file(log_dir, partition.topic, partition.partition, blocker.base_offset)
             where[blocker.verdict].setdefault(log_dir, file)
-        first = partition.first_blocking
-        if first is not None and first.verdict is not Verdict.GAP_BEFORE:
-            behind[first.verdict] += partition.totals.verdicts.get(Verdict.GAP_BEFORE, Count())
+        for first in partition.blocking[:1]:
+            if first.verdict is not Verdict.GAP_BEFORE:
+                behind[first.verdict] += partition.verdicts.get(Verdict.GAP_BEFORE, Count())
     causes = [
-        Cause(
-            verdict,
-            touched[verdict],
-            own[verdict],
-            behind[verdict],
-            steps(NEXT_STEP[verdict], run, _place(where[verdict], run)),
-        )
+        _cause(verdict, touched[verdict], own[verdict], behind[verdict], _place(where[verdict], run), run)
         for verdict in touched
     ]
-    return sorted(causes, key=lambda cause: (-cause.count.bytes - cause.behind.bytes, RANK[cause.verdict]))
+    return sorted(causes, key=lambda cause: (-cause.bytes - cause.behind_bytes, RANK[cause.verdict]))
+
+
+def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place, run: RunInfo) -> PageCause:
+    clearing = steps(NEXT_STEP[verdict], run, place)
+    return PageCause(
+        verdict=verdict,
+        meaning=MEANING[verdict],
+        partitions=partitions,
+        segments=own.segments,
+        bytes=own.bytes,
+        behind_segments=behind.segments,
+        behind_bytes=behind.bytes,
+        next_step=text(clearing),
+        commands=commands(clearing),
+        steps=clearing,
+    )
 
 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
@@ -161,9 +163,36 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
         )
 
 
-def _snapshots(found: Aggregated) -> dict[tuple[str, str, str], int]:
-    counted = {
-        (row["snapshot"], row["snapshot_provenance"] or "", row["compared"] or ""): row["segments"]
+def _snapshots(found: Aggregated) -> tuple[SnapshotsAtEnds, ...]:
+    rows = [
+        SnapshotsAtEnds(
+            SnapshotVerdict(row["snapshot"]),
+            Provenance(row["snapshot_provenance"]) if row["snapshot_provenance"] else None,
+            SnapshotVerdict(row["compared"]) if row["compared"] else None,
+            row["segments"],
+        )
         for row in found.snapshots.to_pylist()
-    }
-    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.segments, row.snapshot, row.provenance or "", row.compared or "")))
+
+
+def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:
+    counted: Counter[SnapshotVerdict] = Counter()
+    for each in found:
+        if each.compared is not None:
+            counted[each.compared] += each.segments
+    return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}
+
+
+def most_worth(topics: Iterable[Sequence[T]], is_blocked: Callable[[T], bool]) -> list[T]:
+    """Sort partitions for display: blocked first, then in turns over topics.
+
+    One topic with thousands of blocked partitions leaves room for the others. Topics and the partitions of each are
+    given worst first.
+    """
+    keyed = [
+        (not is_blocked(partition), turn, place, partition)
+        for place, members in enumerate(topics)
+        for turn, partition in enumerate(members)
+    ]
+    return [partition for *_, partition in sorted(keyed, key=lambda each: each[:3])]

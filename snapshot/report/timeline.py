@@ -5,13 +5,13 @@ The x axis is offsets, linear, from the log start to the largest offset known; 0
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tiersnap.snapshot.readiness.verdict import RANK, SEVERITY
-from tiersnap.snapshot.report.model import Count, Held, PartitionReport, Span
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.report.model import Count, Held, PagePartition, Span
 
 # More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
 MAX_SPANS = 100
@@ -88,7 +88,8 @@ def held_runs(
         snapshot, _, provenance = labels[held[start]].partition(" ")
         last = int(end[stop - 1])
         count = int(segments[start:stop].sum())
-        found.append(Held(int(base[start]), None if last < 0 else last, count, snapshot, provenance))
+        source = Provenance(provenance) if provenance else None
+        found.append(Held(int(base[start]), None if last < 0 else last, count, SnapshotVerdict(snapshot), source))
     return tuple(found)
 
 
@@ -97,18 +98,16 @@ def _starts_of(values: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 
-def runs(timeline: tuple[Span, ...]) -> Iterator[Span]:
-    """The timeline with neighbours of equal verdict merged, however few there are."""
-    current: Span | None = None
-    for span in timeline:
-        if current and current.verdict is span.verdict and not (current.is_mixed or span.is_mixed):
-            current = Span(span.verdict, current.base_offset, span.end_offset, current.count + span.count)
-            continue
-        if current:
-            yield current
-        current = span
-    if current:
-        yield current
+def runs(partition: PagePartition) -> list[Span]:
+    """The timeline for those who cannot see it, neighbours of equal verdict merged, however few there are."""
+    found: list[Span] = []
+    for span in partition.timeline:
+        last = found[-1] if found else None
+        if last and last.verdict is span.verdict and not (last.is_mixed or span.is_mixed):
+            found[-1] = Span(span.verdict, last.base_offset, span.end_offset, last.count + span.count)
+        else:
+            found.append(span)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Axis:
         return min(100.0, max(0.0, 100.0 * (offset - self.start) / (self.end - self.start)))
 
 
-def axis_of(partition: PartitionReport) -> Axis:
+def axis_of(partition: PagePartition) -> Axis:
     """The axis that holds all segments and marks of a partition."""
     offsets = [partition.log_start_offset, partition.last_stable_offset or 0, partition.high_watermark or 0]
     for span in partition.timeline:

@@ -20,20 +20,16 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
-from tiersnap.snapshot.report import run_head
-from tiersnap.snapshot.report.beside import Beside, run_file
-from tiersnap.snapshot.report.changes import compare_states, states_of
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
 from tiersnap.snapshot.report.html_page import detail_files, runs_html, to_html, to_kept_html
 from tiersnap.snapshot.report.html_questions import failover_html, lost_html
-from tiersnap.snapshot.report.kept_runs import read_heads, read_states
 from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.run_history import Beside, index_of, run_file
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +45,7 @@ def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tup
     yield "readiness.csv", csv_chunks(report)
     yield f"{kept}.json.gz", json_chunks(report)
     yield f"{kept}.html", (to_kept_html(report, beside),)
-    yield "runs.json", (run_head.to_text(beside.runs),)
+    yield "runs.json", (index_of(beside.runs).decode(),)
     yield "runs.html", (runs_html(report, beside),)
     yield "lost.html", (lost_html(report, known),)
     yield "failover.html", (failover_html(report, known),)
@@ -75,7 +71,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
     try:
         for name in ("details", "runs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        pages = contents(report, beside(report, folder), known or ExactlyOnce())
+        pages = contents(report, Beside.of(report, folder), known or ExactlyOnce())
         written = tuple(_replace(folder / name, chunks) for name, chunks in pages)
         wanted = set(written)
         for path in (folder / "details").iterdir():
@@ -86,21 +82,6 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
             f"cannot write the report to {folder}: {error}", hint="give a folder that can be written"
         ) from error
     return written
-
-
-def beside(report: Report, folder: Path) -> Beside:
-    """What the folder holds of earlier runs; what of it cannot be read counts as not there."""
-    alone = Beside.of(report)
-    heads = run_head.with_head(read_heads(folder), alone.now)
-    previous = run_head.before(heads, alone.now)
-    states = None if previous is None else read_states(folder, previous.run_id)
-    return replace(
-        alone,
-        runs=heads,
-        before=previous,
-        changes=None if states is None else compare_states(states, states_of(report)),
-        folder=str(folder.absolute()),
-    )
 
 
 def _replace(path: Path, chunks: Iterable[str]) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tests.fuzz import checked
 from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, metadata_record_seeds
@@ -37,14 +37,27 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.report.run_head import RunHead, from_text, to_text
+from tiersnap.snapshot.report.model import Count, Sums, totals_of
+from tiersnap.snapshot.report.run_history import RunHead, heads_of, index_of
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
 CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
 RECORD = SnapshotRecord(1000, 56, 7, 1, Provenance.COMPUTED, 0)
-HEAD = RunHead("run-1", 7, True, "/logs", "s3://b", "0.1.0", "READY", "GREEN", *range(11))
+TOTALS = totals_of({Verdict.READY: Count(1, 2)}, findings=0, recent=0, waiting_since=None)
+SUMS = {each.name: getattr(TOTALS, each.name) for each in fields(Sums)}
+HEAD = RunHead(
+    run_id="run-1",
+    finished_at=7,
+    applied=True,
+    source="/logs",
+    remote="s3://b",
+    version="0.1.0",
+    partitions=1,
+    **SUMS,
+)
 BEGUN = SavedConfigs(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
 SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
 
@@ -70,10 +83,6 @@ def _chunks_of(manifest: bytes) -> Callable[[bytes], object]:
     rest = {name: value for name, value in json.loads(manifest).items() if name != "chunkIndex"}
     behind = json.dumps(rest).encode()[1:]
     return lambda data: rsm_manifest.decode(b'{"chunkIndex":' + data + b"," + behind, name="index")
-
-
-def _index_of_runs(data: bytes) -> object:
-    return from_text(data.decode("utf-8"))
 
 
 def _compressed(data: bytes) -> object:
@@ -170,6 +179,6 @@ def parsers() -> list[Parser]:
             checked.client_properties,
             share=2,
         ),
-        Parser("index of runs", [to_text([HEAD]).encode()], _index_of_runs, (ValueError,)),
+        Parser("index of runs", [index_of((HEAD,))], heads_of, (ValueError,)),
         Parser("snapshot manifest", [SNAPSHOT_MANIFEST.encode()], lambda data: SnapshotManifest.decode(data, name="m")),
     ]

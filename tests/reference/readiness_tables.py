@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
-from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
+from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 
 GIB = 1 << 30
@@ -49,14 +49,12 @@ RUN = RunInfo(
     warehouse="s3://lake/tiersnap",
     version="0.1.0",
     applied=True,
-    counts=RunCounts(
-        segments_decoded=812,
-        bytes_decoded=800 * GIB,
-        snapshots_written=540,
-        segments_tiered=12,
-        bytes_tiered=12 * GIB,
-        delta_commits=14,
-    ),
+    segments_decoded=812,
+    bytes_decoded=800 * GIB,
+    snapshots_written=540,
+    segments_tiered=12,
+    bytes_tiered=12 * GIB,
+    delta_commits=14,
 )
 
 

@@ -7,19 +7,27 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
+from tiersnap.jobs.commands.report import (
+    ReportedPartition,
+    ReportedSegment,
+    ReportedTopic,
+    partition_row,
+    segment_row,
+    topic_row,
+)
+from tiersnap.jobs.output import plain
+from tiersnap.jobs.schemas import readiness_schema
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.report import json_schema
-from tiersnap.snapshot.report.csv_cell import csv_cell
-from tiersnap.snapshot.report.files import CSV_COLUMNS, json_chunks, to_csv, to_json
+from tiersnap.snapshot.report.files import CSV_COLUMNS, csv_cell, csv_chunks, json_chunks
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.rows import COLUMNS, By, partition_rows, segment_rows, topic_rows
 from tiersnap.snapshot.report.run_info import Disk
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
@@ -46,11 +54,19 @@ def report() -> Report:
     return summarise(sample_table(), RUN)
 
 
+def json_of(report: Report) -> dict[str, Any]:
+    return json.loads("".join(json_chunks(report)))
+
+
+def to_csv(report: Report) -> str:
+    return "".join(csv_chunks(report))
+
+
 def test_json_has_the_documented_keys_in_their_order(report: Report) -> None:
-    data = to_json(report)
+    data = json_of(report)
     assert list(data) == ["schema_version", "run", "log_dirs", "cluster", "causes", "snapshots", *KNOWN, "topics"]
     assert data["schema_version"] == 1
-    assert list(data["cluster"]) == ["worst", "level", "topics", "partitions", *TOTALS]
+    assert list(data["cluster"]) == ["worst", "level", *TOTALS, "topics", "partitions"]
     topic = data["topics"][0]
     assert list(topic) == ["topic", "worst", "level", *TOTALS, "partitions"]
     offsets = ["log_start_offset", "last_stable_offset", "high_watermark"]
@@ -60,16 +76,13 @@ def test_json_has_the_documented_keys_in_their_order(report: Report) -> None:
     assert list(partition["blocking"][0]) == blocking
 
 
-def test_json_text_is_the_same_data(report: Report) -> None:
-    text = "".join(json_chunks(report))
-    assert json.loads(text) == json.loads(json.dumps(to_json(report)))
-    empty = summarise([], RUN)
-    assert json.loads("".join(json_chunks(empty)))["topics"] == []
-    assert json.loads("".join(json_chunks(empty)))["cluster"]["worst"] is None
+def test_json_of_no_segments_has_no_topics_and_no_verdict() -> None:
+    empty = json_of(summarise([], RUN))
+    assert (empty["topics"], empty["cluster"]["worst"]) == ([], None)
 
 
 def test_json_says_what_to_do_first_with_commands_that_are_complete(report: Report) -> None:
-    ledger = next(topic for topic in to_json(report)["topics"] if topic["topic"] == "ledger.v1")
+    ledger = next(topic for topic in json_of(report)["topics"] if topic["topic"] == "ledger.v1")
     first = ledger["partitions"][0]["blocking"][0]
     assert (first["verdict"], first["base_offset"], first["segments"]) == ("TOPIC_ID_UNKNOWN", 0, 7)
     assert first["next_step"].endswith("--topic-ids FILE")
@@ -93,7 +106,7 @@ def test_names_with_commas_quotes_and_line_ends_survive_json_and_are_shown_in_cs
     report = summarise(table(segments_of(name, 0, "READY ACTIVE_SEGMENT")), RUN)
     (only,) = csv.DictReader(io.StringIO(to_csv(report), newline=""))
     assert only["topic"] == 'a,"b"\\n<c>\\u202e\u00e9'
-    assert json.loads("".join(json_chunks(report)))["topics"][0]["topic"] == name
+    assert json_of(report)["topics"][0]["topic"] == name
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\rb", "a\x9bb", "a\u2028b"])
@@ -115,32 +128,30 @@ def test_no_text_of_the_csv_is_a_formula_and_numbers_stay_numbers(name: str) -> 
     assert [csv_cell(each) for each in ("a-1", "a=1", "", None)] == ["a-1", "a=1", "", None]
 
 
-@pytest.mark.parametrize("by", list(By))
-def test_rows_have_every_column_of_the_table_form(by: By, report: Report) -> None:
-    makers = {By.TOPIC: lambda: topic_rows(report), By.PARTITION: lambda: partition_rows(report)}
-    rows = list(makers.get(by, lambda: segment_rows(sample_table(), RUN))())
-    assert len(rows) == {By.TOPIC: 7, By.PARTITION: 11, By.SEGMENT: 101}[by]
+@pytest.mark.parametrize(("kind", "count"), [(ReportedTopic, 7), (ReportedPartition, 11), (ReportedSegment, 101)])
+def test_rows_have_every_column_of_the_table_form(kind: type, count: int, report: Report) -> None:
+    partitions = [each for topic in report.topics for each in topic.partitions]
+    segments = [segment_row(each, RUN) for each in sample_table().to_pylist()]
+    topics = [*map(topic_row, report.topics)]
+    rows = [each for each in (*topics, *map(partition_row, partitions), *segments) if isinstance(each, kind)]
+    assert len(rows) == count
     for each in rows:
-        assert set(COLUMNS[by]) <= set(each)
-        json.dumps(each)
+        assert set(kind.COLUMNS) <= set(plain(each))
 
 
 def test_partition_rows_say_where_and_why_in_plain_numbers_and_for_people(report: Report) -> None:
-    rows = {each["name"]: each for each in partition_rows(report)}
+    found = [partition_row(each) for topic in report.topics for each in topic.partitions]
+    rows = {each.name: each for each in found}
     blocked = rows["payments-0"]
-    assert (blocked["blocked_at"], blocked["blocked_by"]) == (2_000_000, "MISSING_SNAPSHOT")
-    assert (blocked["waiting"], blocked["waiting_bytes"]) == ("10.0 GiB", 10 * GIB)
-    assert "tiersnap repair /var/lib/kafka/data --apply" in blocked["next_step"]
-    assert rows["metrics-0"]["blocked_at"] is None
+    assert (blocked.blocked_at, blocked.blocked_by) == (2_000_000, "MISSING_SNAPSHOT")
+    assert (blocked.waiting, blocked.waiting_bytes) == ("10.0 GiB", 10 * GIB)
+    assert "tiersnap repair /var/lib/kafka/data --apply" in blocked.next_step
+    assert rows["metrics-0"].blocked_at is None
 
 
-def test_segment_rows_of_a_table_come_in_the_order_of_the_logs_with_their_commands() -> None:
-    rows = [row("t", 0, base, base + 10, "CORRUPT_SEGMENT") for base in (20, 0, 10)]
-    observed = list(segment_rows(table(rows), RUN))
-    assert [each["base_offset"] for each in observed] == [0, 10, 20]
-    assert observed[1]["next_step"].startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
-    as_they_come = segment_rows(table(rows).to_batches(), RUN)
-    assert [each["base_offset"] for each in as_they_come] == [20, 0, 10]
+def test_segment_row_names_its_file_in_the_command() -> None:
+    found = segment_row(row("t", 0, 10, 20, "CORRUPT_SEGMENT"), RUN)
+    assert found.next_step.startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -163,13 +174,13 @@ def test_the_folder_holds_the_pages_their_data_and_the_run_and_a_second_write_ch
 
 def test_readiness_json_follows_its_schema_which_is_that_in_the_documentation(report: Report) -> None:
     published = (Path(__file__).parents[2] / "docs" / "readiness.schema.json").read_text()
-    assert published == json_schema.text(), "make schemas"
+    assert json.loads(published) == readiness_schema(), "make schemas"
     disk = Disk("/", 100 * GIB, 7 * GIB, ("/var/lib/kafka/data",))
     run = replace(RUN, disks=(disk,), sources=("/a", "/b"), collected={"s3://x": "/c"}, options={"run": ("--all",)})
     validator = Draft202012Validator(json.loads(published))
     validator.check_schema(json.loads(published))
     for each in (report, summarise([], RUN), summarise(sample_table(), run), summarise(sample_table(), RUN, details=0)):
-        found = json.loads("".join(json_chunks(each)))
+        found = json_of(each)
         assert [error.message for error in validator.iter_errors(found)] == []
         assert list(validator.iter_errors({**found, "unheard_of": 1}))
 

@@ -17,15 +17,15 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.option_types import parse_time
-from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
-from tiersnap.snapshot.report.files import to_json
-from tiersnap.snapshot.report.forecast import DAY_MS, forecast
+from tiersnap.snapshot.report.files import json_chunks
+from tiersnap.snapshot.report.forecast import DAY_MS
 from tiersnap.snapshot.report.html_page import to_html
 from tiersnap.snapshot.report.html_parts import snapshot_counts
 from tiersnap.snapshot.report.html_questions import failover_html, lost_html
 from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.run_history import Beside
 from tiersnap.snapshot.report.run_info import Disk, RunInfo
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
@@ -65,9 +65,9 @@ def test_a_run_compared_with_itself_has_no_changes() -> None:
 
 def test_states_of_a_report_and_of_its_json_are_one() -> None:
     report = summarise(sample_table(), RUN)
-    assert states_of_json(json.loads(json.dumps(to_json(report)))) == states_of(report)
+    assert states_of_json("".join(json_chunks(report)).encode()) == states_of(report)
     with pytest.raises(ValueError, match="schema_version"):
-        states_of_json({"schema_version": 99})
+        states_of_json(b'{"schema_version": 99, "topics": []}')
 
 
 def test_a_folder_remembers_its_runs_and_the_page_says_what_changed(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_file_that_is_like_a_report_and_is_none_is_refused_with_the_reason(tmp
         spoilt["topics"][0]["partitions"][0][name] = wrong
         other = tmp_path / "spoilt.json"
         other.write_text(json.dumps(spoilt))
-        assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "is no count")
+        assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "Expected `int")
     other.write_text("[" * 100_000)
-    assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "nested too deeply")
+    assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "Expected `object`")
 
 
 def test_the_command_tells_two_runs_apart_by_id_or_by_path(tmp_path: Path) -> None:
@@ -145,14 +145,14 @@ def test_days_that_are_left_follow_from_what_was_written_in_the_last_week() -> N
         row("t", 0, 30, None, "ACTIVE_SEGMENT", size_bytes=9 * GIB, max_timestamp=now + 1),
     ]
     disk = Disk("/var", 100 * GIB, 20 * GIB, (LOG_DIR,))
-    found = forecast(summarise(table(rows), replace(RUN, disks=(disk,))))
+    found = summarise(table(rows), replace(RUN, disks=(disk,))).forecast
     assert (found.bytes_per_day, found.tiered, found.ready, found.waiting) == (GIB, 7 * GIB, 3 * GIB, 4 * GIB)
     (each,) = found.disks
     assert (each.freeable, each.days, each.days_when_freed) == (10 * GIB, 20.0, 30.0)
     page = to_html(summarise(table(rows), replace(RUN, disks=(disk,))))
     assert "<b>20 days</b>" in page
     assert "<b>30 days</b>" in page
-    quiet = forecast(summarise(table(rows), replace(RUN, started_at=now - 30 * DAY_MS, disks=(disk,))))
+    quiet = summarise(table(rows), replace(RUN, started_at=now - 30 * DAY_MS, disks=(disk,))).forecast
     assert (quiet.bytes_per_day, quiet.disks[0].days) == (0, None)
 
 
@@ -188,7 +188,7 @@ def test_every_snapshot_says_where_it_is_from_neighbours_together() -> None:
             for each in partition.snapshots] == [
         (0, 20, 2, "MATCHES", "BROKER"),
         (20, 30, 1, "MATCHES", "COMPUTED"),
-        (30, None, 2, "MISSING", ""),
+        (30, None, 2, "MISSING", None),
     ]  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def test_commands_name_every_source_and_the_hosts_directory_where_only_decodes_w
                   collected={"s3://lake/1": "/var/lib/kafka"})  # fmt: skip
     rows = segments_of("t", 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT", log_dir="s3://lake/1")
     (partition,) = summarise(table(rows), run).topics[0].partitions
-    by_run, on_host = (step.command for step in partition.blockers[0].steps)
+    by_run, on_host = (step.command for step in partition.blocking[0].steps)
     assert by_run.startswith("tiersnap run --source s3://lake/1 --source '/data b' --remote")
     assert on_host == "tiersnap repair /var/lib/kafka --apply"
 

@@ -23,7 +23,7 @@ from tests.reference.readiness_tables import (
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.verdict import LEVEL, SETTLED, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
-from tiersnap.snapshot.report.model import Count, Report
+from tiersnap.snapshot.report.model import Report, SnapshotsAtEnds
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.summary import summarise
 
@@ -55,18 +55,20 @@ def test_the_sample_cluster_adds_up_to_what_was_counted_by_hand() -> None:
         "ACTIVE_SEGMENT": 11,
         "COMPACTED_TOPIC": 3,
     }
-    assert total.all == Count(101, 101 * GIB)
-    assert total.tiered == Count(42, 42 * GIB)
-    assert total.ready == Count(10, 10 * GIB)
-    assert total.waiting == Count(35, 35 * GIB)
-    assert total.never_tiered == Count(14, 14 * GIB)
+    assert (total.segments, total.bytes) == (101, 101 * GIB)
+    assert (total.tiered_segments, total.tiered_bytes) == (42, 42 * GIB)
+    assert (total.ready_segments, total.ready_bytes) == (10, 10 * GIB)
+    assert (total.waiting_segments, total.waiting_bytes) == (35, 35 * GIB)
+    assert (total.never_tiered_segments, total.never_tiered_bytes) == (14, 14 * GIB)
     assert total.findings == 1
     assert total.worst is Verdict.CORRUPT_SEGMENT
 
 
 def test_tiered_ready_waiting_and_never_tiered_are_all_segments_and_none_twice() -> None:
     total = summarise(sample_table(), RUN).cluster
-    assert total.tiered + total.ready + total.waiting + total.never_tiered == total.all
+    groups = ("tiered", "ready", "waiting", "never_tiered")
+    assert sum(getattr(total, f"{group}_segments") for group in groups) == total.segments
+    assert sum(getattr(total, f"{group}_bytes") for group in groups) == total.bytes
 
 
 def test_every_verdict_has_one_place_in_the_order_and_a_level() -> None:
@@ -93,8 +95,8 @@ def test_every_verdict_has_one_place_in_the_order_and_a_level() -> None:
 )
 def test_a_partition_has_the_worst_verdict_of_its_segments(verdicts: str, worst: str) -> None:
     report = summarise(table(segments_of("t", 0, verdicts)), RUN)
-    assert report.topics[0].partitions[0].totals.worst == worst
-    assert report.topics[0].totals.worst == worst
+    assert report.topics[0].partitions[0].worst == worst
+    assert report.topics[0].worst == worst
     assert report.cluster.worst == worst
 
 
@@ -118,7 +120,7 @@ def test_topics_and_their_partitions_come_worst_first_then_by_bytes_that_wait_th
 
 def test_the_first_blocker_is_the_lowest_offset_and_says_reason_and_command() -> None:
     payments = _partitions(summarise(sample_table(), RUN))["payments-3"]
-    first, second = payments.blockers
+    first, second = payments.blocking
     assert (first.verdict, first.base_offset) == (Verdict.CORRUPT_SNAPSHOT, 0)
     assert first.reason == "CRC of the entries is 0x1f2e3d4c, the header says 0x00000000"
     assert [step.command for step in first.steps] == [
@@ -134,32 +136,32 @@ def test_the_first_blocker_is_the_lowest_offset_and_says_reason_and_command() ->
 def test_the_reason_shown_is_that_of_the_first_segment_in_whatever_order_rows_come() -> None:
     rows = [row("t", 0, base, base + 10, "ABOVE_LSO", reason=f"at {base}") for base in (20, 0, 10)]
     report = summarise([table([each]).to_batches()[0] for each in rows], RUN)
-    blocker = report.topics[0].partitions[0].first_blocking
-    assert (blocker.base_offset, blocker.reason, blocker.count.segments) == (0, "at 0", 3)
+    blocker = report.topics[0].partitions[0].blocking[0]
+    assert (blocker.base_offset, blocker.reason, blocker.segments) == (0, "at 0", 3)
 
 
 def test_segments_behind_a_blocker_are_counted_for_its_cause() -> None:
     causes = {cause.verdict: cause for cause in summarise(sample_table(), RUN).causes}
     assert Verdict.GAP_BEFORE not in causes
     missing = causes[Verdict.MISSING_SNAPSHOT]
-    assert (missing.partitions, missing.count.segments, missing.behind.segments) == (1, 1, 9)
+    assert (missing.partitions, missing.segments, missing.behind_segments) == (1, 1, 9)
     # The damaged segment of payments-3 is not what its five others wait for first.
-    assert causes[Verdict.CORRUPT_SEGMENT].behind.segments == 0
-    assert causes[Verdict.CORRUPT_SNAPSHOT].behind.segments == 5
-    waiting = sum(cause.count.bytes + cause.behind.bytes for cause in causes.values())
+    assert causes[Verdict.CORRUPT_SEGMENT].behind_segments == 0
+    assert causes[Verdict.CORRUPT_SNAPSHOT].behind_segments == 5
+    waiting = sum(cause.bytes + cause.behind_bytes for cause in causes.values())
     assert waiting == 35 * GIB
 
 
 def test_causes_come_by_the_bytes_that_wait_for_them() -> None:
-    sizes = [cause.count.bytes + cause.behind.bytes for cause in summarise(sample_table(), RUN).causes]
+    sizes = [cause.bytes + cause.behind_bytes for cause in summarise(sample_table(), RUN).causes]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_gap_before_is_its_own_cause_only_when_the_table_lacks_what_it_waits_for() -> None:
     report = summarise(table([row("t", 0, 50, 60, "GAP_BEFORE")]), RUN)
     assert [cause.verdict for cause in report.causes] == [Verdict.GAP_BEFORE]
-    assert report.causes[0].count.segments == 1
-    assert report.causes[0].behind.segments == 0
+    assert report.causes[0].segments == 1
+    assert report.causes[0].behind_segments == 0
 
 
 def test_a_fleet_equals_a_sum_row_by_row_in_any_order_and_any_batches() -> None:
@@ -174,7 +176,7 @@ def test_a_fleet_equals_a_sum_row_by_row_in_any_order_and_any_batches() -> None:
     report = summarise(rows, RUN)
     observed = {
         (partition.topic, partition.partition): {
-            str(verdict): [count.segments, count.bytes] for verdict, count in partition.totals.verdicts.items()
+            str(verdict): [count.segments, count.bytes] for verdict, count in partition.verdicts.items()
         }
         for topic in report.topics
         for partition in topic.partitions
@@ -196,7 +198,7 @@ def test_replicas_in_two_log_directories_are_two_partitions_of_one_topic() -> No
     rows = [row("t", 0, 0, None, "ACTIVE_SEGMENT", log_dir=place, size_bytes=7) for place in ("/b", "/a")]
     report = summarise(table(rows), RUN)
     assert [partition.log_dir for partition in report.topics[0].partitions] == ["/a", "/b"]
-    assert report.topics[0].totals.all == Count(2, 14)
+    assert (report.topics[0].segments, report.topics[0].bytes) == (2, 14)
     assert report.log_dirs == ("/a", "/b")
 
 
@@ -220,7 +222,7 @@ def test_the_oldest_that_waits_is_neither_tiered_nor_undated() -> None:
     ]
     report = summarise(table(rows), RUN)
     assert report.cluster.waiting_since == TIMESTAMP + 8
-    assert _topics(report)["u"].totals.waiting_since is None
+    assert _topics(report)["u"].waiting_since is None
 
 
 def test_snapshots_are_counted_by_verdict_and_provenance() -> None:
@@ -230,8 +232,8 @@ def test_snapshots_are_counted_by_verdict_and_provenance() -> None:
         row("t", 0, 20, 30, "MISSING_SNAPSHOT", snapshot="MISSING", snapshot_provenance=None),
         row("t", 0, 30, None, "ACTIVE_SEGMENT", snapshot="MISSING", snapshot_provenance=None),
     ]
-    counts = {("MATCHES", "BROKER", ""): 2, ("MISSING", "", ""): 1}
-    assert summarise(table(rows), RUN).snapshots == counts
+    found = summarise(table(rows), RUN).snapshots
+    assert found == (SnapshotsAtEnds("MATCHES", "BROKER", None, 2), SnapshotsAtEnds("MISSING", None, None, 1))
 
 
 def test_blocked_topics_take_turns_for_details_and_healthy_ones_come_last() -> None:
@@ -251,7 +253,7 @@ def test_blocked_topics_take_turns_for_details_and_healthy_ones_come_last() -> N
 def test_an_empty_table_gives_an_empty_report() -> None:
     for rows in (sample_table().slice(0, 0), [], iter(sample_table().slice(0, 0).to_batches())):
         report = summarise(rows, RUN)
-        assert (report.topics, report.causes, report.cluster.worst, report.partition_count) == ((), (), None, 0)
+        assert (report.topics, report.causes, report.cluster.worst, report.cluster.partitions) == ((), (), None, 0)
 
 
 def test_large_and_dictionary_strings_are_as_good_as_strings() -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from tests.reference.readiness_tables import GIB, RUN, row, segments_of, table
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.report.html_parts import bar, marks, strip
-from tiersnap.snapshot.report.model import Count, PartitionReport, Span
+from tiersnap.snapshot.report.html_parts import bar, marks, rectangles
+from tiersnap.snapshot.report.model import Count, PagePartition, Span
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.timeline import MAX_SPANS, axis_of, runs, spans
 
 pytestmark = pytest.mark.unit
 
 
-def _partition(verdicts: str, **others: object) -> PartitionReport:
+def _partition(verdicts: str, **others: object) -> PagePartition:
     return summarise(table(segments_of("t", 0, verdicts, **others)), RUN).topics[0].partitions[0]
+
+
+def drawn(partition: PagePartition) -> list[tuple[str, ...]]:
+    """Class, x, width and title of each rectangle of the timeline."""
+    pattern = r'<rect class="(.*?)" x="(.*?)" .*?width="(.*?)".*?><title>(.*?)</title></rect>'
+    return re.findall(pattern, rectangles(partition))
 
 
 def test_few_segments_are_drawn_one_by_one() -> None:
@@ -63,8 +71,8 @@ def test_no_segments_no_spans() -> None:
 
 
 def test_runs_merge_neighbours_however_few() -> None:
-    timeline = _partition("READY READY MISSING_INDEX GAP_BEFORE GAP_BEFORE ACTIVE_SEGMENT", step=10).timeline
-    assert [(span.verdict, span.base_offset, span.end_offset, span.count.segments) for span in runs(timeline)] == [
+    partition = _partition("READY READY MISSING_INDEX GAP_BEFORE GAP_BEFORE ACTIVE_SEGMENT", step=10)
+    assert [(span.verdict, span.base_offset, span.end_offset, span.count.segments) for span in runs(partition)] == [
         (Verdict.READY, 0, 20, 2),
         (Verdict.MISSING_INDEX, 20, 30, 1),
         (Verdict.GAP_BEFORE, 30, 50, 2),
@@ -84,16 +92,17 @@ def test_an_active_segment_of_unknown_length_is_still_drawn() -> None:
     axis = axis_of(_partition("READY ACTIVE_SEGMENT", step=1000, **unknown))
     assert (axis.start, axis.end) == (0, 1030)
     only = _partition("ACTIVE_SEGMENT", **unknown)
-    assert [piece.width for piece in strip(only)] == ["100.00%"]
+    assert [width for _, _, width, _ in drawn(only)] == ["100.00%"]
 
 
 def test_rectangles_stay_inside_and_what_is_worse_is_drawn_later() -> None:
     partition = _partition(f"{'READY ' * 5000}CORRUPT_SEGMENT ACTIVE_SEGMENT")
-    pieces = strip(partition)
-    assert pieces[-1].verdict is Verdict.CORRUPT_SEGMENT
-    assert float(pieces[-1].width.rstrip("%")) >= 0.5, "one segment of 5,000 must be seen"
-    assert all(float(piece.x[:-1]) + float(piece.width[:-1]) <= 100.01 for piece in pieces)
-    assert pieces[-1].title == "CORRUPT_SEGMENT · offsets 5,000,000,000 to 5,000,999,999 · 1 segment · 1.0 GiB"
+    pieces = drawn(partition)
+    verdict, _, width, title = pieces[-1]
+    assert verdict == Verdict.CORRUPT_SEGMENT
+    assert float(width.rstrip("%")) >= 0.5, "one segment of 5,000 must be seen"
+    assert all(float(x[:-1]) + float(width[:-1]) <= 100.01 for _, x, width, _ in pieces)
+    assert title == "CORRUPT_SEGMENT · offsets 5,000,000,000 to 5,000,999,999 · 1 segment · 1.0 GiB"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +129,7 @@ def test_a_bar_shares_its_width_by_bytes() -> None:
     rows = [row("t", 0, 0, 1, "READY", size_bytes=3), row("t", 0, 1, 2, "MISSING_INDEX", size_bytes=1)]
     rows.append(row("t", 0, 2, None, "ACTIVE_SEGMENT", size_bytes=0))
     pieces = bar(summarise(table(rows), RUN).cluster)
-    assert [(piece.verdict, piece.x, piece.width) for piece in pieces] == [
+    assert [(piece.name, piece.x, piece.width) for piece in pieces] == [
         (Verdict.READY, "0.00%", "75.00%"),
         (Verdict.MISSING_INDEX, "75.00%", "25.00%"),
     ]

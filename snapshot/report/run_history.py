@@ -1,0 +1,168 @@
+"""The runs that a report's folder remembers: the index of runs, what each said of its partitions, what changed since.
+
+runs.json is a RunIndex; the runs in it stand oldest first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+import shlex
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.report.changes import Changes, States, compare_states, states_of, states_of_json
+from tiersnap.snapshot.report.files import read_json
+from tiersnap.snapshot.report.model import Report, Sums
+from tiersnap.snapshot.report.next_step import Step
+from tiersnap.snapshot.report.run_info import Size
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE = (OSError, ValueError, EOFError, zlib.error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    run_id: str
+    finished_at: int
+    applied: bool
+    source: str
+    remote: str
+    version: str
+    partitions: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHead(Sums, _Run):
+    """What the index says of one run; `applied` is False when it only planned."""
+
+    @classmethod
+    def of(cls, report: Report) -> RunHead:
+        """Return the head of a report."""
+        return msgspec.convert({**vars(report.run), **vars(report.cluster)}, cls)
+
+
+@dataclass(frozen=True)
+class RunIndex:
+    """runs.json."""
+
+    schema_version: Literal[1]
+    runs: tuple[RunHead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known beside a report: the runs of the folder that it is written to.
+
+    Attributes:
+        now: the report's own head.
+        runs: all heads, this one among them, oldest first.
+        before: the run before; None for the first.
+        changes: since then, partition by partition; None where what that run said of them is not kept.
+        folder: as it was given, for commands; "" where there is none.
+    """
+
+    now: RunHead
+    runs: tuple[RunHead, ...]
+    before: RunHead | None = None
+    changes: Changes | None = None
+    folder: str = ""
+
+    @classmethod
+    def of(cls, report: Report, folder: Path | None = None) -> Beside:
+        """Return what a folder holds of earlier runs; what of it cannot be read counts as not there."""
+        head = RunHead.of(report)
+        if folder is None:
+            return cls(head, (head,))
+        heads = with_head(read_heads(folder), head)
+        older = heads[: heads.index(head)]
+        states = read_states(folder, older[-1].run_id) if older else None
+        changes = None if states is None else compare_states(states, states_of(report))
+        return cls(head, heads, older[-1] if older else None, changes, str(folder.absolute()))
+
+    def diff_steps(self) -> tuple[Step, ...]:
+        """Return the command that compares this run with the one before."""
+        if self.before is None:
+            return (Step("The next run in this folder will be compared with this one.", "", True),)
+        words = ["tiersnap", "report", "diff", self.before.run_id, self.now.run_id, "--in", self.folder or "FOLDER"]
+        return (Step("", shlex.join(words), bool(self.folder)),)
+
+
+def run_file(run_id: str) -> str:
+    """Return a run's id as the name of its files, without a suffix."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:100] or "run"
+
+
+def with_head(earlier: Iterable[RunHead], head: RunHead) -> tuple[RunHead, ...]:
+    """Return the index with a run in it, each once, by time."""
+    others = [each for each in earlier if each.run_id != head.run_id]
+    return tuple(sorted([*others, head], key=lambda each: (each.finished_at, each.run_id)))
+
+
+def index_of(heads: tuple[RunHead, ...]) -> bytes:
+    """Return runs.json, a run a line."""
+    rows = b",\n".join(msgspec.json.encode(head) for head in heads)
+    return b'{"schema_version": 1, "runs": [\n' + rows + b"\n]}\n"
+
+
+def heads_of(index: bytes) -> tuple[RunHead, ...]:
+    """Return the runs of a runs.json.
+
+    Raises:
+        ValueError: it is not of this version's form.
+    """
+    return read_json(index, RunIndex, "index of runs").runs
+
+
+def read_heads(folder: Path) -> tuple[RunHead, ...]:
+    """Return the index of runs; empty where there is none, or none that can be read, which is logged."""
+    try:
+        return heads_of(read_regular(folder / "runs.json", follow=True))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        _log.warning("%s: cannot be read (%s): the index of runs begins anew", folder / "runs.json", error)
+        return ()
+
+
+def read_states(folder: Path, run_id: str) -> States | None:
+    """Return where every partition stood in a run; None where that is not kept, or cannot be read."""
+    try:
+        return _states_of_file(folder / "runs" / f"{run_file(run_id)}.json.gz")
+    except _UNREADABLE:
+        return None
+
+
+def states_of_run(folder: Path, run: str) -> States:
+    """Return the same for a person's word: the id of a run in the folder, or the path of a readiness.json.
+
+    Args:
+        run: may be the folder of the readiness.json, too.
+
+    Raises:
+        SourceNotFoundError: there is neither, or what is there is no readiness.json of this version.
+    """
+    kept = folder / "runs" / f"{run_file(run)}.json.gz"
+    path = kept if kept.is_file() else Path(run)
+    try:
+        return _states_of_file(path / "readiness.json" if path.is_dir() else path)
+    except _UNREADABLE as error:
+        known = ", ".join(head.run_id for head in read_heads(folder)[-5:])
+        raise SourceNotFoundError(
+            f"{run}: no run of {folder}, and no readiness.json ({getattr(error, 'strerror', None) or error})",
+            hint=f"its newest runs are {known}" if known else "--in names the folder that a report was written to",
+        ) from error
+
+
+def _states_of_file(path: Path) -> States:
+    data = read_regular(path, follow=True)
+    return states_of_json(gzip.decompress(data) if path.suffix == ".gz" else data)
