@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+_OF_THE_TESTS = ("TIERSNAP_AIVEN_SOURCE", "TIERSNAP_JARS", "TIERSNAP_REQUIRE_KAFKA")
 _CHECKS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 settings.register_profile("ci", derandomize=True, **_CHECKS)
@@ -24,7 +25,7 @@ settings.load_profile("ci")
 def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A TIERSNAP_… variable of the shell that runs the tests changes nothing in them."""
     for name in list(os.environ):
-        if name.startswith("TIERSNAP_") and name not in ("TIERSNAP_JARS", "TIERSNAP_REQUIRE_KAFKA"):
+        if name.startswith("TIERSNAP_") and name not in _OF_THE_TESTS:
             monkeypatch.delenv(name)
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tests.broker.harness import jars
 
-FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+# Logs never go to stdout: log4j 1 of Kafka 3.9 would, by the configuration in its jar.
+LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dlog4j.defaultInitOverride=true")
+FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *LOGGING)
 _NO_INTERNALS = Path(__file__).with_name("NoInternals.java")
 SECONDS = 600  # on a machine with much else to do
 
