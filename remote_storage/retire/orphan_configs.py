@@ -6,6 +6,7 @@ Of a topic that lives a record stays whatever its age: the settings in it are pu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
@@ -20,7 +21,7 @@ from tiersnap.remote_storage.retire.orphans import (
 )
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import get_small
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 
 
@@ -34,9 +35,8 @@ def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], age
         if not aged.is_old(record.info.modified):
             continue
         try:
-            saved = decode_saved_configs(
-                get_small(store, record.info), record.topic, record.topic_id, name=store.uri + record.info.key
-            )
+            decode = partial(decode_saved_configs, topic=record.topic, topic_id=record.topic_id)
+            saved = read_decoded(store, record.info.key, decode, limit=MANIFEST_BYTES)
         except ObjectNotFoundError:
             continue  # the run that made it has ended meanwhile
         except CorruptDataError as error:

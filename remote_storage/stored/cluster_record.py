@@ -16,6 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot.errors import ObjectExistsError
 
 _log = logging.getLogger(__name__)
@@ -48,15 +49,15 @@ def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPart
         NewerFormatError: a newer tiersnap wrote it.
         CorruptDataError: the object says nothing that makes sense.
     """
-    key = keys.cluster(partition)
     try:
-        data = store.get_range(key, 0, _MOST_BYTES + 1)
+        return read_decoded(store, keys.cluster(partition), _decode, limit=_MOST_BYTES)
     except ObjectNotFoundError:
         return None
-    hint = "give the cluster by --cluster-id"
-    what = "the name of a cluster"
-    found = stored_json.decode(data, _StoredCluster, name=store.uri + key, what=what, limit=_MOST_BYTES, hint=hint)
-    return found.cluster_id
+
+
+def _decode(data: bytes, *, name: str) -> str:
+    hint, what = "give the cluster by --cluster-id", "the name of a cluster"
+    return stored_json.decode(data, _StoredCluster, name=name, what=what, limit=_MOST_BYTES, hint=hint).cluster_id
 
 
 class _StoredCluster(StoredObject, frozen=True, kw_only=True):

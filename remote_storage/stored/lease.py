@@ -18,7 +18,8 @@ from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, O
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, StoredObject
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
+from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.snapshot.errors import ObjectExistsError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -115,10 +116,9 @@ class Lease:
             except ObjectExistsError:
                 pass
             try:
-                found = self._store.read(self.key, limit=_MAX_BYTES)
+                found, held = read_twice_if_damaged(self._read)
             except ObjectNotFoundError:
                 continue
-            held = LeaseHolder.decode(found.data, name=self._store.uri + self.key)
             if not held.ended and found.age <= stale_after_ms and not is_gone(held.process):
                 raise held_by_another(
                     self._store.uri + self.key,
@@ -136,6 +136,10 @@ class Lease:
             f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
             hint="let runs on one warehouse not overlap",
         )
+
+    def _read(self) -> tuple[ReadObject, LeaseHolder]:
+        found = self._store.read(self.key, limit=_MAX_BYTES)
+        return found, LeaseHolder.decode(found.data, name=self._store.uri + self.key)
 
     def renew(self) -> None:
         """Say that the run is alive.

@@ -29,7 +29,8 @@ from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObject, Text
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
+from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -121,13 +122,19 @@ class SavedConfigsStore:
 
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
         key = self._keys.unblock(topic, topic_id)
-        try:
+
+        def read() -> tuple[ReadObject, SavedConfigs]:
             found = self._store.read(key, limit=_LARGEST_RECORD)
+            saved = decode_saved_configs(found.data, topic, topic_id, name=self._store.uri + key)
+            if saved.cluster_id != cluster_id:
+                told = f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}"
+                raise _no_record(self._store.uri + key, told)
+            return found, saved
+
+        try:
+            found, saved = read_twice_if_damaged(read)
         except ObjectNotFoundError:
             return None
-        saved = decode_saved_configs(found.data, topic, topic_id, name=self._store.uri + key)
-        if saved.cluster_id != cluster_id:
-            raise _no_record(self._store.uri + key, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
         holder = saved.process
         is_another = holder is not None and holder != self._process and not is_gone(holder)
         if is_another and found.age <= STALE_AFTER_MS:
