@@ -17,7 +17,7 @@ from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -75,14 +75,19 @@ def ask_copy_tasks(
 
 
 def _ids_by_topic(reader: MetadataReader, known: Iterable[TopicIdPartition]) -> dict[str, frozenset[str]] | None:
-    """Ids of all segments that records name, by topic id; None where the topic of the records has lost some."""
+    """Ids of all segments that records name, by topic id; None where the topic of the records has lost some.
+
+    One whose copy is begun and not finished, as by a `publish` that was killed, no broker reads.
+    """
     if any(reader.log_starts.values()):
         return None
     found: dict[str, frozenset[str]] = {}
     for each in known:
         topic_id = str(each.topic_id)
         of_topic = found.get(topic_id, frozenset(reader.cache.doubtful))
-        found[topic_id] = of_topic | reader.cache.segments(each).keys()
+        segments = reader.cache.segments(each).values()
+        ended = {each.id.segment_id for each in segments if each.state is not SegmentState.COPY_SEGMENT_STARTED}
+        found[topic_id] = of_topic | ended
     return found
 
 

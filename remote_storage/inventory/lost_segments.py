@@ -1,8 +1,10 @@
-"""Find remote segments of ours that are lost: a claim says that they are finished, and their objects are not all there.
+"""Find remote segments of ours that are lost: a claim tells of them, and their objects are not all there.
+
+The claim is finished, or was until the segment was uploaded again and that was cut short: then it was lost before.
 
 A server acknowledged an object and lost it, or somebody deleted it. A broker that deletes by retention takes the oldest
 segments of the log first, with all of their objects. So a segment is lost, and was not deleted, if something of it is
-left, or if an older part of the log is still there. Of anything else nobody can tell without asking the cluster. Where
+left, or if an older part of the log is still there. Of others nobody can tell without asking the cluster. Where
 it was asked, its records decide: a segment that they name is published, and no second one takes its place here.
 """
 
@@ -16,7 +18,7 @@ from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
-from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -66,17 +68,22 @@ def find_lost(
         claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
         if claimed not in found.claimed or base in whole_from or end <= found.expired_to:
             continue
-        finished = None
+        claim = None
         with suppress(CorruptDataError):
             claim = read_claim(store, keys, claimed)
-            finished = None if claim is None else claim.finished
-        if finished is None or finished in whole:
+        ids = frozenset() if claim is None else _named(claim)
+        if claim is None or ids & whole:
             continue
-        is_lost = first < base or finished in left
+        is_lost = claim.finished is None or first < base or bool(ids & left)
         if known_to_brokers is not None:
-            is_lost = finished not in known_to_brokers
-        if is_lost and not complete_in_other_layout(store, keys, found.partition, {finished}, local=local):
-            yield LostSegment(finished, base, end)
+            is_lost = not any(each in known_to_brokers for each in ids)
+        if is_lost and not complete_in_other_layout(store, keys, found.partition, ids, local=local):
+            yield LostSegment(min(ids), base, end)
+
+
+def _named(claim: Claim) -> frozenset[str]:
+    """Ids of the segment that a claim tells of; where nothing is finished, that of any of its attempts."""
+    return frozenset(claim.segment_ids if claim.finished is None else (claim.finished,))
 
 
 def _in_log(found: RemoteInventory, lineage: LeaderEpochs) -> Iterator[Interval]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -145,6 +146,15 @@ def release(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
     except ObjectChangedError:
         return False
     return True
+
+
+def put_again(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> None:
+    """Write a claim again that the store lost, as one whose holder gave up: it names what may arrive late.
+
+    One that another attempt wrote since stays.
+    """
+    with suppress(ObjectExistsError):
+        store.put_if_absent(_key(keys, claimed.segment), claimed.released().encode())
 
 
 def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> Claim | None:

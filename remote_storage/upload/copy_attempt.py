@@ -101,6 +101,8 @@ def _copy(
     except TiersnapError as error:
         left = bool(error.attrs.get("left_behind"))
         if _is_lost(job, claimed, error):
+            with suppress(TiersnapError):
+                claims.put_again(job.store, job.keys, claimed)
             yield from _undone(job, segment, segment_id, None, left=left)
             return error
         if not left:

@@ -12,6 +12,24 @@ _UNFINISHED = "remote_storage/retire/unfinished_uploads.py"
 
 REVERTED = (
     Danger(
+        "remote_storage/upload/copy_attempt.py",
+        "a claim that was lost is not written again",
+        "claims.put_again(job.store, job.keys, claimed)",
+        "pass",
+    ),
+    Danger(
+        "remote_storage/inventory/lost_segments.py",
+        "a lost segment whose upload was cut short is no lost one",
+        "if claim is None or ids & whole:",
+        "if claim is None or claim.finished is None or ids & whole:",
+    ),
+    Danger(
+        "remote_storage/cluster/copy_tasks.py",
+        "a copy that was begun keeps a lost segment from being uploaded",
+        "if each.state is not SegmentState.COPY_SEGMENT_STARTED}",
+        "if True}",
+    ),
+    Danger(
         "remote_storage/upload/snapshot_sink.py",
         "a damaged snapshot object is not computed again",
         "        except CorruptDataError:\n            info",

@@ -26,9 +26,10 @@ def _now(world: World) -> tuple[str, str]:
     return "--now", datetime.fromtimestamp(world.store.time // 1000, UTC).isoformat()
 
 
-def tier(world: World, hand: Hand, host: str) -> ExitCode:
-    """`tiersnap tier` on one of the hosts."""
-    return _run("tier", world.disks[host], *REMOTE, *_now(world), "--apply")
+def tier(world: World, hand: Hand, host: str, *, asks: bool = False) -> ExitCode:
+    """`tiersnap tier` on one of the hosts; if it `asks`, of the cluster."""
+    cluster = CLUSTER if asks else ()
+    return _run("tier", world.disks[host], *REMOTE, *cluster, *_now(world), "--apply")
 
 
 def publish(world: World, hand: Hand) -> ExitCode:

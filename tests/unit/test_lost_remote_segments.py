@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age, tier
@@ -45,7 +46,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 
 def run(
-    store: DirectoryStore,
+    store: DirectoryStore | FlakyStore,
     source: Path,
     run_id: str,
     layout: Layout,
@@ -146,3 +147,15 @@ def test_run_uploads_a_lost_segment_again_whatever_its_tables_say(tmp_path: Path
     assert publishable(runner.store) == [0, 10, 20]
     runner()
     assert runner().did_nothing
+
+
+def test_tier_uploads_a_lost_segment_again_after_an_upload_was_cut_short(store: DirectoryStore, source: Path) -> None:
+    """What was left of it is deleted by then, and its claim tells of no finished copy."""
+    layout = open_layout("aiven")
+    run(store, source, "run-1", layout)
+    lose(store, 0, KeyKind.LOG)
+    fails = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"put_file_if_absent"})
+    assert run(fails, source, "run-2", layout).errors
+    assert publishable(store) == [10, 20]
+    assert run(store, source, "run-3", layout).errors == []
+    assert publishable(store) == [0, 10, 20]

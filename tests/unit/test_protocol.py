@@ -18,6 +18,12 @@ pytestmark = pytest.mark.unit
 EVERYTHING = "everything"
 SEEDS = {Kind.PUBLISHED: 9, Kind.STUCK: 9, Kind.UNMANAGED: 20}
 """How many there are of each trouble; without a cluster there is nobody else who cleans up."""
+FOUND = {
+    "the claim of an attempt is lost that leaves an upload": (Kind.UNMANAGED, EVERYTHING, 1000),
+    "a lost segment is lost again while it is uploaded again": (Kind.PUBLISHED, "lying puts", 190504648),
+    "a lost segment has a record that its copy is begun": (Kind.PUBLISHED, EVERYTHING, 173635600),
+}
+"""What random seeds have found."""
 
 
 def play(scenario: Scenario) -> str:
@@ -37,6 +43,11 @@ def play(scenario: Scenario) -> str:
 def test_commands_keep_their_promises_in_trouble(kind, trouble, tmp_path):
     for seed in range(SEEDS[kind]):
         play(Scenario(seed, tmp_path / str(seed), kind, TROUBLES[trouble]))
+
+
+@pytest.mark.parametrize(("kind", "trouble", "seed"), FOUND.values(), ids=FOUND)
+def test_commands_keep_their_promises_where_they_once_did_not(kind, trouble, seed, tmp_path):
+    play(Scenario(seed, tmp_path / "world", kind, TROUBLES[trouble]))
 
 
 @pytest.mark.parametrize("kind", Kind)
