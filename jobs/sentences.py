@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from tiersnap.jobs.again import again
+from tiersnap.jobs.again import again, host_commands_of_scan
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
@@ -97,6 +97,16 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
         output.talk(
             f"encryption: unknown of {count_of(partitions, 'partition')}: no manifest of theirs, of their topics or of "
             "the first ones of remote storage is there; what is uploaded is plain text"
+        )
+
+
+def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
+    """Say of how many partitions only what brokers know is told, not what is right; nothing where there is none."""
+    if partitions:
+        commands = host_commands_of_scan(log_dirs)
+        output.talk(
+            f"not compared: {count_of(partitions, 'partition')}: what came before the files is in remote storage"
+            f"; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
         )
 
 

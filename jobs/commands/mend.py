@@ -16,7 +16,14 @@ from tiersnap.jobs.option_types import once
 from tiersnap.jobs.options import LAYOUTS, allow_plaintext_option, apply_option, cluster_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import MissingRemoteSegment, PlaceSentence, fields_of_missing, tell_failures, tell_place
+from tiersnap.jobs.sentences import (
+    MissingRemoteSegment,
+    PlaceSentence,
+    fields_of_missing,
+    tell_failures,
+    tell_place,
+    tell_unknown_encryption,
+)
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
@@ -43,6 +50,9 @@ class MendSummary:
     known: Annotated[int, Meta(description="segments that brokers know and read")]
     missing: int
     mended: int
+    encryption_unknown: Annotated[
+        int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
+    ]
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET
 
@@ -79,6 +89,7 @@ def mend(
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic
+    from tiersnap.snapshot.replay.remote_listing import Encryption
 
     prover = place.prover(cluster, output.talk, apply=apply, writes=apply)
     target, layout = prover.store, prover.layout(place.layout)
@@ -95,12 +106,14 @@ def mend(
     errors = [each.error for each in done if each.error is not None]
     mended = sum(each.outcome is MendOutcome.MENDED for each in done)
     told = () if proof is None else (proof.sentence, proof.evidence)
-    summary = MendSummary(missing.known, len(done), mended, *told)
+    unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
+    summary = MendSummary(missing.known, len(done), mended, len(unknown), *told)
     output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
     tell_place(output, proof)
     output.talk(missing.sentence)
     tell_failures(output, errors)
     if done and not apply:
+        tell_unknown_encryption(output, len(unknown))
         output.talk("nothing was put back: give --apply")
     return exit_code_of(done)
 

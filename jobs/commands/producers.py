@@ -13,6 +13,7 @@ from tiersnap.jobs.option_types import TIME, once
 from tiersnap.jobs.options import crc_option, log_dirs_argument, producer_expiration_option, topic_option
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, format_duration, utc
 
@@ -102,6 +103,7 @@ def producers(
             )
     rows = (_listed(partition, entry) for partition, entry in listing.entries(partitions))
     output.rows(ListedProducer, rows, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
+    tell_not_compared(output, listing.not_compared, log_dirs)
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.again import host_commands_of_scan
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import SparkRequest, as_one
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -300,12 +300,7 @@ def show_risk_of_host(
             output.talk(_disagreement(row))
     if host.never_tiered:
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
-    if host.not_compared:
-        commands = host_commands_of_scan([each.uri for each in host.log_dirs])
-        output.talk(
-            f"not compared: {count_of(host.not_compared, 'partition')}: what came before the files is in remote storage"
-            f"; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
-        )
+    tell_not_compared(output, host.not_compared, [each.uri for each in host.log_dirs])
     return exit_code_of(host.findings)
 
 

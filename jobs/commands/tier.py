@@ -155,12 +155,12 @@ class TierSummary:
     bytes_tiered: int
     leftovers_removed: Leftovers
     encryption: Annotated[
-        dict[str, int],
+        dict[str, int] | UnsetType,
         Meta(
             description="partitions with something to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
-            "show"
+            "show; absent if nobody looked"
         ),
-    ]
+    ] = UNSET
     report: str | UnsetType = UNSET
 
 
@@ -203,7 +203,7 @@ def tier(
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
-    done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
+    done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), **vars(done.counts))
     code = done.exit_code(apply=host.apply)
@@ -245,7 +245,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
         segments_tiered=info.segments_tiered,
         bytes_tiered=info.bytes_tiered,
         leftovers_removed=leftovers,
-        encryption=dict(done.encryption),
+        encryption=dict(done.encryption) or UNSET,
         report=UNSET if report is None else str(report / "index.html"),
     )
 

@@ -17,6 +17,7 @@ from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import crc_option, log_dirs_argument, topic_option
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, utc
 
@@ -195,6 +196,7 @@ def transactions(
             judged, log = search.judged(partitions_of(named, Selection(topic, number=partition)))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
+        tell_not_compared(output, search.not_compared, log_dirs)
         return outcome.exit_code
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)

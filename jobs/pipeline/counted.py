@@ -18,23 +18,34 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
 from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.replay.place_doubt import place_error
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
 MOST_TOLD = 20
 
 
-def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
+def count_listed(outcome: RunOutcome, listed: DataFrame, place: str) -> None:
     """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
 
-    And say whether ended attempts left objects.
+    And say whether ended attempts left objects, and whether `place`, a URI, is doubted (replay.place_doubt).
     """
-    unanswered = F.col("remote_error").isNotNull()
-    counts = listed.agg(*_failures(unanswered), F.count_if(F.col("leftover_count") > 0).alias("left")).collect()[0]
+    unanswered, lacks = F.col("remote_error").isNotNull(), F.col("lacks_beginning")
+    left = F.count_if(F.col("leftover_count") > 0).alias("left")
+    doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
+    counts = listed.agg(*_failures(unanswered), left, doubted).collect()[0]
     outcome.has_leftovers = counts.left > 0
+    outcome.place_error = None if counts.doubted is None else place_error(counts.doubted, place)
     if _count_failures(outcome, counts):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+
+
+def count_doubt(outcome: RunOutcome) -> None:
+    """Add that the place is doubted, if nothing failed that may come of it."""
+    if outcome.place_error is not None and not outcome.error_count:
+        outcome.errors.append(outcome.place_error)
+        outcome.error_count, outcome.refused_count, outcome.is_transient = 1, 1, False
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:

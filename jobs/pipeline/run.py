@@ -120,7 +120,7 @@ class _Run:
             totals = self._totals(changed)
             if totals.copy_count and self._settings.left_for is not None:
                 self._beside = replace(self._beside, store_now=self._store.now())
-            counted.count_listed(self._outcome, listed)
+            counted.count_listed(self._outcome, listed, self._store.uri)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
         with self._timed("carry"):
@@ -145,6 +145,7 @@ class _Run:
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
             self._sweep(listed)
+        counted.count_doubt(self._outcome)
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.errors import PlaintextRefusedError
-from tiersnap.remote_storage.inventory.encryption import EncryptionLook
+from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -17,6 +17,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
+from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _KEYS = ObjectKeys()
 
@@ -45,6 +46,7 @@ class Mending:
     Attributes:
         found: it, in the other place; None where it is not complete there.
         error: why it failed.
+        encryption: whether the plugin encrypts where plain text is to go; None where nobody looked.
     """
 
     missing: MissingSegment
@@ -52,6 +54,7 @@ class Mending:
     outcome: MendOutcome
     found: RemoteSegment | None = None
     error: TiersnapError | None = None
+    encryption: Encryption | None = None
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:
@@ -77,9 +80,9 @@ def plan_mending(
     action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
     attempts: dict[str, SegmentObjects] = {}
     look = None if target is None or isinstance(layout, LocalTieredStorageLayout) else EncryptionLook(target)
-    encrypted_by: dict[TopicIdPartition, str] = {}
+    shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
-        encrypted_by[partition] = "" if look is None else look.of_partition(partition).manifest
+        shown[partition] = None if look is None else look.of_partition(partition)
         listed = list_segments(source, _KEYS, partition, local=local)
         attempts.update((each.segment_id, each) for each in listed)
     return [
@@ -88,23 +91,29 @@ def plan_mending(
             each,
             attempts.get(each.metadata.id.segment_id),
             action,
-            encrypted_by[each.metadata.id.topic_id_partition],
+            shown[each.metadata.id.topic_id_partition],
         )
         for each in missing
     ]
 
 
 def _planned(
-    source: ObjectStore, missing: MissingSegment, attempt: SegmentObjects | None, action: MendAction, encrypted_by: str
+    source: ObjectStore,
+    missing: MissingSegment,
+    attempt: SegmentObjects | None,
+    action: MendAction,
+    shown: Shown | None,
 ) -> Mending:
     metadata = missing.metadata
     found = None if attempt is None else read_segment(source, attempt)
     why = _why_not(metadata, found, action)
     if isinstance(found, RemoteSegment) and not why:
-        if not encrypted_by or found.is_encrypted:
+        if shown is None or found.is_encrypted:
             return Mending(missing, action, MendOutcome.PLANNED, found)
+        if not shown.manifest:
+            return Mending(missing, action, MendOutcome.PLANNED, found, encryption=shown.encryption)
         refused = PlaintextRefusedError(
-            f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {encrypted_by} shows it",
+            f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {shown.manifest} shows it",
             hint="--allow-plaintext, if plain text may lie there",
         )
         return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=refused)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.place_doubt import PlaceDoubt
 from tiersnap.snapshot.replay.remote_listing import RemoteListing
 from tiersnap.snapshot.replay.remote_start import beginning, is_continued
-from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 
 _T = TypeVar("_T")
 
@@ -42,16 +42,16 @@ class HostInventory:
     Attributes:
         look: at remote storage.
         now, producer_expiration: ms; see `beginning`.
-        errors: why remote storage does not say what it holds, an error a partition.
+        errors: why remote storage does not say what it holds, an error a partition; or why the place is doubted.
     """
 
     look: ObserveOnce
     now: int
     producer_expiration: int | None
     errors: list[TiersnapError] = field(default_factory=list)
+    _failures: list[TiersnapError] = field(default_factory=list)
+    _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
     _is_away: bool = False
-    _has_any: bool = False
-    _elsewhere: TiersnapError | None = None
 
     def beginning(self, partition: Partition) -> Beginning:
         """Return what remote storage says of the log before its files; it is asked only if the log may begin there.
@@ -81,24 +81,14 @@ class HostInventory:
         """
         if not _may_be_tiered(partition):
             return NOTHING_REMOTE
-        epochs = partition.leader_epochs
-        found = self._asked(partition, lambda: self.look(partition).coverage(epochs, log_end_offset), NOTHING_REMOTE)
-        if found != NOTHING_REMOTE:
-            self._has_any = True
-            self.errors[:] = [each for each in self.errors if each is not self._elsewhere]
-        elif partition.begins_in_remote_storage and partition.log_start_is_known and not self._has_any:
-            self._doubt(partition)
-        return found
 
-    def _doubt(self, partition: Partition) -> None:
-        """Say that it is another place, once; something that is there of any log proves the contrary.
+        def ask() -> RemoteCoverage:
+            found = self.look(partition)
+            self._doubt.take(partition, found)
+            self._tell()
+            return found.coverage(partition.leader_epochs, log_end_offset)
 
-        A log alone of which nothing is there may have an old checkpoint.
-        """
-        if self._elsewhere is None and not self._is_away:
-            said = f"{partition.name}: its log begins in remote storage, and nothing of it is at {self.look.store.uri}"
-            self._elsewhere = UnknownStateError(said, hint=ELSEWHERE)
-            self.errors.append(self._elsewhere)
+        return self._asked(partition, ask, NOTHING_REMOTE)
 
     def _asked(self, partition: Partition, ask: Callable[[], _T], otherwise: _T) -> _T:
         if self._is_away:
@@ -108,8 +98,12 @@ class HostInventory:
         except TiersnapError as error:
             self._is_away = isinstance(error, TransientError)
             error.message = f"{partition.name}: {error.message}"
-            self.errors.append(error)
+            self._failures.append(error)
+            self._tell()
             return otherwise
+
+    def _tell(self) -> None:
+        self.errors[:] = [*self._failures, *self._doubt.errors(self.look.store.uri)]
 
 
 def _may_be_tiered(partition: Partition) -> bool:

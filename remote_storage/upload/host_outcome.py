@@ -23,10 +23,16 @@ from tiersnap.snapshot.report.run_info import RunCounts
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """The partitions, in the order in which they were looked at; `of_log_dirs` was found before any of them."""
+    """What became of the partitions, in the order in which they were looked at.
+
+    Attributes:
+        of_log_dirs: found before any of them.
+        of_place: why remote storage is not that of the brokers; told if nothing failed that may come of it.
+    """
 
     partitions: tuple[HostPartition, ...]
     of_log_dirs: tuple[Finding, ...] = ()
+    of_place: tuple[TiersnapError, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -36,7 +42,7 @@ class HostOutcome:
     @property
     def errors(self) -> list[TiersnapError]:
         """What failed."""
-        return [error for each in self.partitions for error in each.errors]
+        return [error for each in self.partitions for error in each.errors] or list(self.of_place)
 
     @property
     def copied(self) -> list[CopyEvent]:

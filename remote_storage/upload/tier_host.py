@@ -36,6 +36,7 @@ from tiersnap.snapshot.replay.decodes import LocalDecodes
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.replay.place_doubt import PlaceDoubt
 from tiersnap.snapshot.replay.remote_listing import Encryption, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
 from tiersnap.snapshot.replay.replay_options import CarryOptions
@@ -107,6 +108,7 @@ class HostTier:
     known_to_brokers: Mapping[str, Container[str]] | None = None
     apply: bool = False
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
+    _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
     def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
         """Return it as it tiers beside brokers, by what a cluster says; see BesideBrokers."""
@@ -145,8 +147,14 @@ class HostTier:
                 cluster_ids[named.uri] = None if properties is None else properties.cluster_id
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.uri]))
+            if listing.is_remote_known:
+                self._doubt.take(partition, listing.remote)
             mine = task if listing.remote_error is None else replace(task, sink=None)
             yield self._tier(named.uri, listing, mine)
+
+    def place_errors(self) -> tuple[TiersnapError, ...]:
+        """Return why the place is doubted, by the partitions that were looked at."""
+        return self._doubt.errors(self.store.uri)
 
     def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay) -> HostPartition:
         self._kept.clear()

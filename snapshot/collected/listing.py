@@ -24,7 +24,15 @@ _ANEW = "give an empty folder as --to and collect again"
 _LONG, _TEXT = pa.int64(), pa.string()
 
 # Remote storage is asked by who reads it.
-_OF_READER = ("expired_to", "encryption", "encrypted_by", "leftover_count", "error_type", "hint")
+_OF_READER = (
+    "expired_to",
+    "encryption",
+    "encrypted_by",
+    "lacks_beginning",
+    "leftover_count",
+    "error_type",
+    "hint",
+)
 _OF_HOST = [field for field in LISTED if field.name not in _OF_READER]
 
 DECODED = pa.struct(

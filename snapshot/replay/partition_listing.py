@@ -44,6 +44,11 @@ class PartitionListing:
     largest_timestamps: Mapping[int, int] = field(default_factory=dict)
     decode_objects: Mapping[int, str] = field(default_factory=dict)
 
+    @property
+    def is_remote_known(self) -> bool:
+        """Whether remote storage was asked, and said what it holds."""
+        return self.remote is not NOTHING_SEEN and self.remote_error is None
+
 
 @dataclass(frozen=True)
 class RemoteLister:

@@ -22,6 +22,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.replay.place_doubt import lacks_beginning
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, Encryption, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.replay_options import fingerprint
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
@@ -108,6 +109,7 @@ LISTED = pa.schema(
         ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
         ("encryption", _TEXT),  # Encryption; null where nobody looked
         ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
+        ("lacks_beginning", pa.bool_()),  # replay.place_doubt; null where nobody looked, or a look tells nothing
         ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
@@ -119,7 +121,15 @@ LISTED = pa.schema(
 
 
 # What a listing says of remote storage, but for the copies.
-_OF_REMOTE = ("start", "expired_to", "encryption", "encrypted_by", "leftover_count", "remote_error")
+_OF_REMOTE = (
+    "start",
+    "expired_to",
+    "encryption",
+    "encrypted_by",
+    "lacks_beginning",
+    "leftover_count",
+    "remote_error",
+)
 _INDEXES = {"offset_index": "index", "time_index": "timeindex", "transaction_index": "txnindex"}
 
 
@@ -276,6 +286,7 @@ def remote_columns(listing: PartitionListing) -> dict[str, Any]:
         "expired_to": view.expired_to,
         "encryption": None if view.encryption is None else str(view.encryption),
         "encrypted_by": view.encrypted_by,
+        "lacks_beginning": lacks_beginning(listing.partition, view) if listing.is_remote_known else None,
         "leftover_count": view.leftover_count,
         "start": None if start is None else {**asdict(start), "provenance": str(start.provenance)},
         "remote_error": None if error is None else error.message,

@@ -28,7 +28,14 @@ from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.jobs.pipeline.collected import collected_batches
-from tiersnap.jobs.pipeline.counted import MOST_TOLD, count_findings, count_tiered, count_unled
+from tiersnap.jobs.pipeline.counted import (
+    MOST_TOLD,
+    count_doubt,
+    count_findings,
+    count_listed,
+    count_tiered,
+    count_unled,
+)
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.schemas import of_arrow
@@ -358,6 +365,21 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
         assert (outcome.finding_count, outcome.findings) == (len(found), found[:MOST_TOLD])
         settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
         assert exit_code(outcome, settings) is exit_code_of(found)
+
+
+def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -> None:
+    settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
+    for lacking, code in (([None, True], 4), ([True, False], 0), ([None, None], 0)):
+        rows = [
+            {"log_dir": "/logs", "topic": "orders", "partition": number, "lacks_beginning": lacks}
+            for number, lacks in enumerate(lacking)
+        ]
+        outcome = RunOutcome()
+        count_listed(outcome, spark.createDataFrame(pa.Table.from_pylist(rows, LISTED)), "s3://elsewhere/")
+        count_doubt(outcome)
+        assert exit_code(outcome, settings) == code
+        said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
+        assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
 
 
 def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_plain_segments_among_compressed_ones_are_fine(store: DirectoryStore, so
 def test_local_tiered_storage_knows_no_encryption(store: DirectoryStore, source: Path) -> None:
     ran = run(store, source, "--layout", "local-tiered-storage")
     assert "encryption" not in ran.err
-    assert json.loads(ran.out)["result"]["encryption"] == {}
+    assert "encryption" not in json.loads(ran.out)["result"]
 
 
 def test_run_refuses_plain_text_in_its_verdicts_and_reads_them_from_its_tables(tmp_path: Path, source: Path) -> None:

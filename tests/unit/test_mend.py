@@ -31,6 +31,7 @@ from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+from tiersnap.snapshot.replay.remote_listing import Encryption
 
 pytestmark = pytest.mark.unit
 
@@ -203,6 +204,15 @@ def test_mend_refuses_plain_text_among_encrypted_segments(lies_as, folder, wrong
     keys = encrypt(wrong) if lies_as is AIVEN else []
     planned = plan_mending(wrong, missing, lies_as, AIVEN, right)
     assert {each.outcome for each in planned} == {MendOutcome.PLANNED if keys else MendOutcome.FAILED}, "not plain text"
+
+
+def test_mend_says_where_nobody_knows_whether_the_plugin_encrypts(folder, wrong, right):
+    missing = Brokers(tier(folder, wrong)).missing(right, AIVEN).segments
+    shown = {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN, right)}
+    assert shown == {Encryption.UNKNOWN}
+    assert {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN)} == {None}, "nobody looked"
+    encrypt(wrong)
+    assert {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN, right)} == {None}, "not plain text"
 
 
 @LAYOUTS

@@ -107,8 +107,21 @@ def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: Poisoned
 
 def test_risk_reckons_nothing_where_the_log_begins_in_remote_storage(churn: PoisonedTier) -> None:
     ran = tiersnap("simulate", "--risk", churn.logs)
-    assert_said(ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs} --remote s3://bucket/prefix")
+    assert_said(
+        ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs}", "--remote s3://bucket/prefix"
+    )
     assert ran.rows == []
+
+
+@pytest.mark.parametrize("command", [("producers",), ("transactions", "find-hanging")])
+def test_producers_and_find_hanging_say_what_they_did_not_compare(
+    churn: PoisonedTier, command: tuple[str, ...]
+) -> None:
+    """They say what a broker knows; that it is right is another question."""
+    ran = tiersnap(*command, churn.logs, *NOW, "--topic", "churn")
+    assert_said(
+        ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs}", "--remote s3://bucket/prefix"
+    )
 
 
 def test_repair_starts_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
@@ -206,6 +219,21 @@ def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier, t
     run = Runner(tmp_path, churn.logs, remote=str(churn.remote), layout=open_layout(other))(as_of=None)
     assert ["no whole remote segment of churn-0 is there" in each for each in run.errors] == [True]
     assert run.segments_tiered == 0
+
+
+def test_tier_names_another_place_although_nothing_is_to_be_tiered(tmp_path: Path) -> None:
+    """What is left of the log is its active segment; any other command asks for the state before it."""
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=8)
+    (tmp_path / "elsewhere").mkdir()
+    for words in ((), ("--apply",)):
+        ran = tiersnap("tier", at.logs, "--remote", tmp_path / "elsewhere", *NOW, *words)
+        assert_said(ran, 4, "churn-0: its log begins in remote storage, and nothing of it is at")
+        assert "nothing to do" not in ran.err
+        assert tiersnap("tier", at.logs, "--remote", at.remote, *NOW, *words).exit_code == 0
+    run = Runner(tmp_path, at.logs, remote=str(tmp_path / "elsewhere"))(as_of=None)
+    assert [row["lacks_beginning"] for row in run.listed] == [True]
+    run = Runner(tmp_path / "right", at.logs, remote=str(at.remote))(as_of=None)
+    assert [row["lacks_beginning"] for row in run.listed] == [False]
 
 
 def test_copies_of_another_lineage_start_nothing(churn: PoisonedTier) -> None:

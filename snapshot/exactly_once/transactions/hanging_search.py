@@ -55,7 +55,7 @@ class HangingOutcome:
 
 
 class HangingSearch:
-    """One search; `findings` are those of the partitions it replayed."""
+    """One search; `findings` are those of the partitions it replayed, `not_compared` as in ProducerListing."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class HangingSearch:
         self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
         self._watch = watch
         self.findings: list[Finding] = []
+        self.not_compared = 0
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
@@ -107,6 +108,7 @@ class HangingSearch:
         if partition.topic == TOPIC:  # it has no producers
             return []
         replayed = self._replayed(log_dir, partition)
+        self.not_compared += partition.begins_in_remote_storage
         self.findings += replayed.examination.findings
         return list(open_transactions(replayed))
 

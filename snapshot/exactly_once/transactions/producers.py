@@ -29,6 +29,7 @@ class ProducerListing:
         as_of: epoch ms.
         findings: what is damaged or may not be read.
         expired: number of producers that are left out, since brokers have dropped them.
+        not_compared: number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
     """
 
     producer_expiration: int | None
@@ -36,11 +37,13 @@ class ProducerListing:
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)
     expired: int = 0
+    not_compared: int = 0
 
     def entries(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[tuple[Partition, np.void]]:
         """Return the entries (ENTRY_DTYPE) of producers that brokers still have, ascending in each partition."""
         for log_dir, partition in partitions:
             replayed = replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
+            self.not_compared += partition.begins_in_remote_storage
             self.findings.extend(replayed.examination.findings)
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
