@@ -24,6 +24,8 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib jobs snapshot remote_storage >/dev/null || true
 	@# Once more after a while: Maven Central is not always there.
 	$(BIN)/python -m tiersnap.jobs.pipeline.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.pipeline.delta_jars; }
+	@# Sessions of this host start sooner with it.
+	@$(BIN)/python -m tiersnap.jobs.pipeline.class_archive || true
 	@touch $@
 
 artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else

@@ -24,16 +24,18 @@ _PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
 # What Spark sends to the driver must not grow with segments, batches or producers.
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
-    "jobs/pipeline/totals.py": "one row of sums",
+    "jobs/pipeline/totals.py": "a few rows of sums",
+    "jobs/pipeline/carrying.py": "names of at most a hundred partitions that are carried",
+    "jobs/pipeline/class_archive.py": "ten rows that nobody keeps",
     "jobs/pipeline/damage.py": "counts by kind, and the first thousand findings",
     "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
-    "jobs/pipeline/run.py": "counts by verdict, and by log directory of collected sources",
+    "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are carried",
     "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
     "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",
-    "jobs/pipeline/warehouse.py": "the number of the newest run",
-    "jobs/pipeline/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
+    "jobs/pipeline/warehouse.py": "commits of runs that were killed",
+    "jobs/pipeline/summary.py": "runs of the few partitions with details",
 }
 # "1 segments": what stands before the noun may be a 1, whatever it was when the line was written.
 _COUNT = re.compile(

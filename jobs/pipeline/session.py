@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.pipeline import delta_jars
+from tiersnap.jobs.pipeline import class_archive, delta_jars
 from tiersnap.jobs.pipeline.failures import spoken
 from tiersnap.jobs.pipeline.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
@@ -113,8 +113,11 @@ def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_S
         settings = {name: value for name, value in conf.items() if name != "spark.master"}
         builder = builder.remote(master or os.environ["SPARK_REMOTE"])
     else:
-        settings = _settings(conf, java_options, is_local=master.startswith("local"))
-        if master.startswith("local"):
+        is_local = master.startswith("local")
+        settings = (
+            local_settings(conf, f"{java_options} {class_archive.options()}") if is_local else {**defaults(), **conf}
+        )
+        if is_local:
             _prepare_host()
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -130,19 +133,19 @@ def _prepare_host() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _settings(conf: Mapping[str, str], java_options: str, *, is_local: bool) -> dict[str, str]:
+def local_settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
+    """Return all settings of a session whose JVM is started here."""
     settings = {**defaults(), **conf}
-    if is_local:
-        jars = delta_jars.jars()
-        if jars:
-            settings.setdefault("spark.jars", ",".join(jars))
-            settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
-        log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
-        options = settings.get("spark.driver.extraJavaOptions", "") or java_options
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
-        settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
-        # On a cluster the workers' Python may lack this package when their daemon starts.
-        settings.setdefault("spark.python.daemon.module", "tiersnap.jobs.pipeline.worker_daemon")
+    jars = delta_jars.jars()
+    if jars:
+        settings.setdefault("spark.jars", ",".join(jars))
+        settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
+    log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
+    options = settings.get("spark.driver.extraJavaOptions", "") or java_options
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
+    settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
+    # On a cluster the workers' Python may lack this package when their daemon starts.
+    settings.setdefault("spark.python.daemon.module", "tiersnap.jobs.pipeline.worker_daemon")
     return settings
 
 

@@ -36,7 +36,8 @@ _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage":
 
 @pytest.fixture(scope="session")
 def spark(s3_url: str) -> Iterator[object]:
-    from tiersnap.jobs.pipeline.session import build
+    from tiersnap.jobs.pipeline import class_archive
+    from tiersnap.jobs.pipeline.session import QUICK_START, build
 
     session = build(
         app_name="tiersnap-tests",
@@ -47,7 +48,7 @@ def spark(s3_url: str) -> Iterator[object]:
             # Each test has tables of its own, and Delta Lake keeps what it knows of a table for an hour: in 1 GiB, the
             # default, a quarter of the time went into collecting garbage.
             "spark.driver.memory": "3g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": f"{QUICK_START} {class_archive.options()}",
             **({} if os.environ.get("SPARK_DEFAULTS") else _QUICK),
         },
     )
