@@ -27,7 +27,6 @@ from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
-    LATER_COLUMNS,
     PARTITIONS,
     READINESS,
     RUNS,
@@ -47,8 +46,8 @@ _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s
 _QUERY = {"datafusion.execution.target_partitions": "1"}
 # Written by `tiersnap audit`.
 AUDIT_TABLE = "audit_findings"
-# Readers need none of the deltas, which are most of the bytes.
-_FACTS = [name for name in PARTITIONS.names if name != "deltas"]
+# Readers need no states, which are most of the bytes, and no problems.
+_FACTS = [name for name in PARTITIONS.names if name not in ("state", "problem")]
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
@@ -63,12 +62,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
     found = _open(warehouse, name)
     if found is None:
         return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
-    there = _schema(found).names
-    later = [column for column in LATER_COLUMNS.get(name, ()) if column in columns and column not in there]
-    rows = _rows(f"{warehouse}/{name}", found, [column for column in columns if column not in later], kinds)
-    for column in later:
-        rows = rows.append_column(TABLES[name].field(column), pa.nulls(rows.num_rows, TABLES[name].field(column).type))
-    return rows.select(columns)
+    return _rows(f"{warehouse}/{name}", found, columns, kinds)
 
 
 def _open(warehouse: str, name: str) -> DeltaTable | None:
@@ -141,7 +135,7 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
         raise no_rows(warehouse, "no partition was carried in this warehouse")
     found_copies = _by_place(copies(warehouse))
     for rows in by_partition(newest_carries(facts)):
-        topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)
+        topic_id = next((row["topic_id"] for row in rows if row["kind"] == FactKind.CARRIED), None)
         found = found_copies.get((rows[0]["topic"], topic_id, rows[0]["partition"]), ())
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
 

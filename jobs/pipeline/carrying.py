@@ -2,77 +2,117 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 
 _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
+# Keys of so many segments are sent to every task, so that no row of another one is moved.
+_MOST_SENT = 100_000
+_MOST_NAMED = 100
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Which partitions are carried.
+
+    Attributes:
+        rows: PARTITION_KEY and `start_offset`, which are computed once.
+        partitions, segments: how many there are, and how many segments they have.
+    """
+
+    rows: DataFrame
+    partitions: int
+    segments: int
+
+    def of_them(self, table: DataFrame) -> DataFrame:
+        """Rows of a table without what files of other partitions hold: of a few, readers skip the rest by name."""
+        if self.partitions > _MOST_NAMED:
+            return table
+        topics, numbers = ([row[name] for row in self._names] for name in ("topic", "partition"))
+        return table.where(F.col("topic").isin(topics) & F.col("partition").isin(numbers))
+
+    @cached_property
+    def _names(self) -> list[Row]:
+        return self.rows.select("topic", "partition").limit(_MOST_NAMED).collect()
+
+    def sent(self, keys: DataFrame) -> DataFrame:
+        """Keys to join a table with, sent to its tasks where they are few."""
+        return F.broadcast(keys) if self.segments <= _MOST_SENT else keys
 
 
 def partition_input(
-    listed: DataFrame, changes: DataFrame, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
+    listed: DataFrame, changed: Changed, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
 ) -> DataFrame:
-    """INPUT rows of the partitions that changed, without `copy`, which none of them has.
+    """INPUT rows of the partitions that changed; payloads of the tables go nowhere but here.
 
     Args:
         listed: LISTED rows.
-        changes: rows of changes.partition_changes.
         segments, partitions: the tables, with the decodes of this run in them.
         is_bounded: some partitions were listed with a scan window.
     """
-    changed = changes.where("is_changed").select(*PARTITION_KEY, "start_offset")
-    ours = listed.join(changed.drop("start_offset"), on=list(PARTITION_KEY), how="left_semi")
-    facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in _KEPT]))
-    facts = facts.join(changed.where("start_offset is not null"), on=list(PARTITION_KEY), how="left_semi")
-    bases = ours.select(*PARTITION_KEY, F.explode("segments.base_offset").alias("base_offset"))
-    decodes = (
-        newest(segments, SEGMENT_KEY)
-        # Not those that retention has deleted since: the table remembers them until `maintain`.
-        .join(bases, on=list(SEGMENT_KEY), how="left_semi")
-        .join(changed, on=list(PARTITION_KEY))
-    )
+    key, of_segment = list(PARTITION_KEY), list(SEGMENT_KEY)
+    ours = listed.join(changed.rows, on=key)
+    facts = _newest(changed, partitions, changed.rows.where("start_offset is not null").select(*key), key)
+    facts = facts.where(F.col("kind").isin([str(kind) for kind in _KEPT]))
+    # Not those that retention has deleted since: the table remembers them until `maintain`.
+    bases = ours.select(*key, "start_offset", F.explode("segments.base_offset").alias("base_offset"))
+    decodes = _newest(changed, segments, bases, of_segment, "start_offset")
     # Below the start only how each segment ended is asked for, not its deltas.
-    is_below = F.coalesce(F.col("base_offset") < F.col("start_offset"), F.lit(False))
-    decodes = decodes.where(~is_below | (F.col("part") == 0)).withColumn(
-        "deltas", F.when(is_below, F.lit(None)).otherwise(F.col("deltas"))
-    )
-    listings = input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names)
-    known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
-    decoded = input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names)
-    # A window is looked through before it is carried, and no task can read its rows twice.
-    from_window = changed.where("start_offset is null").drop("start_offset")
-    windows = ours.where("window_offset is not null").select(*PARTITION_KEY, "window_offset")
-    shown = (
-        decodes.join(windows.join(from_window, on=list(PARTITION_KEY)), on=list(PARTITION_KEY))
-        .where("base_offset >= window_offset")
-        .select(*input_columns(Source.WINDOW, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names))
-    )
-    rows = ours.select(*listings).unionByName(facts.select(*known)).unionByName(decodes.select(*decoded))
-    return (rows.unionByName(shown) if is_bounded else rows).drop("copy")
-
-
-def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:
-    """Columns of INPUT: one of `listed`, `fact`, `copy` and `decode` is filled, from the columns that are named."""
-    columns = [
-        *(F.col(name) for name in PARTITION_KEY),
-        F.lit(int(source)).alias("source"),
-        offset.cast("long").alias("offset"),
-        part.cast("int").alias("part"),
+    is_below = "coalesce(base_offset < start_offset, false)"
+    decodes = decodes.where(f"not {is_below} or part = 0").withColumn("deltas", F.expr(f"if({is_below}, null, deltas)"))
+    rows = [
+        input_rows(ours, Source.LISTED, "0", "0", "listed", schemas.LISTED.names),
+        input_rows(facts, Source.FACTS, "offset", "part", "fact", schemas.PARTITIONS.names),
+        input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
     ]
-    for name in ("listed", "fact", "copy", "decode"):
-        kind = schemas.INPUT[name].dataType
-        value = F.struct(*filled[name]) if name in filled else F.lit(None)
-        columns.append(value.cast(kind).alias(name))
-    return columns
+    if is_bounded:
+        # A window is looked through before it is carried, and no task can read its rows twice.
+        windows = ours.where("window_offset is not null and start_offset is null").select(*key, "window_offset")
+        shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
+        rows.append(input_rows(shown, Source.WINDOW, "base_offset", "part", "decode", schemas.SEGMENTS.names))
+    return united(rows)
 
 
-def carry(rows: DataFrame, task: CarryPartition) -> DataFrame:
+def _newest(changed: Changed, table: DataFrame, keys: DataFrame, key: Sequence[str], *more: str) -> DataFrame:
+    """Rows of a table that have one of the keys, those of the greatest `run`, and `more` columns of `keys`.
+
+    The runs are compared without the payload, which is then read of the rows that are wanted.
+    """
+    rows = changed.of_them(table)
+    runs = (
+        rows.select(*key, "run")
+        .join(changed.sent(keys), on=list(key))
+        .groupBy(*key, *more)
+        .agg(F.max("run").alias("run"))
+    )
+    return rows.join(changed.sent(runs), on=[*key, "run"])
+
+
+def input_rows(rows: DataFrame, source: Source, offset: str, part: str, filled: str, names: Sequence[str]) -> DataFrame:
+    """Rows of INPUT with one of `listed`, `fact`, `copy` and `decode`, of the columns that are named."""
+    place = f"{int(source)} as source", f"cast({offset} as bigint) as offset", f"cast({part} as int) as part"
+    return rows.selectExpr(*PARTITION_KEY, *place, f"struct({', '.join(names)}) as {filled}")
+
+
+def united(rows: Sequence[DataFrame]) -> DataFrame:
+    """Rows of INPUT; what none of them fills is left out."""
+    first, *others = rows
+    for each in others:
+        first = first.unionByName(each, allowMissingColumns=True)
+    return first
+
+
+def carry(rows: DataFrame, task: CarryPartition, *, tasks: int | None = None) -> DataFrame:
     """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
-    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.PARTITIONS)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.PARTITIONS, tasks=tasks)

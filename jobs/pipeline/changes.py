@@ -1,11 +1,16 @@
-"""Stage 2, changed: what was listed beside what the tables know of it."""
+"""Stage 2, changed: each listed partition beside what the tables know of it."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+import re
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.listing import listed_segments
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.topics import matching
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -16,50 +21,74 @@ _KNOWN = (
     *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),
     *("valid_bytes", "log_end_offset", "finding_kind", "finding_message"),
 )
-
-
-def known_decodes(segments: DataFrame) -> DataFrame:
-    """`segments` -> one row a segment: the newest decode, its columns with `known_` in front, and its runs' starts."""
-    rows = newest(segments.select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
-    return rows.groupBy(*SEGMENT_KEY).agg(
-        *(F.any_value(name).alias(f"known_{name}") for name in _KNOWN),
-        F.collect_set("run_start_offset").alias("known_starts"),
-    )
-
-
-def carried(partitions: DataFrame) -> DataFrame:
-    """`partitions` -> the CARRIED row of each partition that is not gone: its columns with `carried_` in front."""
-    rows = still_there(partitions)
-    names = ("fingerprint", "run", "state_offset", "state_chain", "high_watermark", "unread_count")
-    return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
-
-
-def still_there(partitions: DataFrame) -> DataFrame:
-    """`partitions` -> the newest CARRIED row of each partition that was not found gone since."""
-    last = partitions.where(F.col("kind").isin(str(FactKind.CARRIED), str(FactKind.GONE)))
-    return newest(last, PARTITION_KEY).where(F.col("kind") == str(FactKind.CARRIED))
-
-
+_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
+_CARRIED = ("fingerprint", "state_offset", "state_chain", "high_watermark", "unread_count")
 _LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 
 
-def lost_states(remote_log_segments: DataFrame) -> DataFrame:
-    """topic_id, partition and `lost_run`: the last run that found a file gone or changed when it came to tier.
+def _texts(values: Iterable[str]) -> str:
+    """Words as SQL has them between brackets."""
+    return ", ".join(f"'{value}'" for value in values)
 
-    What the tables say of it is not true any more, so the partition is carried from its beginning.
+
+def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """All rows of a table: no part of a key is null.
+
+    Spark infers that for a join, and Delta Lake asks its log once for each set of filters of a query.
     """
-    lost = remote_log_segments.where(F.col("error_type").isin(*_LOST))
-    return lost.groupBy("topic_id", "partition").agg(F.max("run").alias("lost_run"))
+    return rows.where(" and ".join(f"{name} is not null" for name in key))
 
 
-def lost_decodes(remote_log_segments: DataFrame) -> DataFrame:
-    """topic_id, partition, base_offset and `lost_decode_run`: likewise, of a segment that is not what was decoded.
+def known_decodes(segments: DataFrame) -> DataFrame:
+    """`segments` -> one row a segment: `known`, the newest decode, and its runs' starts in `known_starts`."""
+    rows = newest(_with_key(segments, SEGMENT_KEY).select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
+    known = F.expr(f"any_value(struct({', '.join(_KNOWN)}))").alias("known")
+    return rows.groupBy(*SEGMENT_KEY).agg(known, F.collect_set("run_start_offset").alias("known_starts"))
 
-    Its size and its time are as they were, or else its decode would not have been taken for it.
+
+def last_carried(partitions: DataFrame, names: Sequence[str] = _CARRIED) -> DataFrame:
+    """`partitions` -> PARTITION_KEY and `carried`: `kind` (CARRIED or GONE), `run` and fields of the newest replay."""
+    rows = _with_key(partitions, PARTITION_KEY).where(f"kind in ({_texts((FactKind.CARRIED, FactKind.GONE))})")
+    fields = ", ".join(("kind", "run", *(f"replayed.{name}" for name in names)))
+    return rows.groupBy(*PARTITION_KEY).agg(F.expr(f"max_by(struct({fields}), run)").alias("carried"))
+
+
+def still_there(partitions: DataFrame, names: Sequence[str] = _CARRIED) -> DataFrame:
+    """The rows of `last_carried` of partitions that were not found gone since."""
+    return last_carried(partitions, names).where(f"carried.kind = '{FactKind.CARRIED}'")
+
+
+def lost(remote_log_segments: DataFrame) -> DataFrame:
+    """`remote_log_segments` -> topic_id, partition, and what runs found gone or changed when they came to tier.
+
+    `lost_run` is the last run that did: what the tables say is not true any more, so the partition is carried from its
+    beginning. `lost_decodes` are the runs (`start_offset`, `run`) that found a segment to be another than its decode,
+    though its size and its time are as they were. `last_run` is the last run of all.
     """
-    lost = remote_log_segments.where(F.col("error_type") == "SegmentChangedError")
-    of_segment = lost.groupBy("topic_id", "partition", F.col("start_offset").alias("base_offset"))
-    return of_segment.agg(F.max("run").alias("lost_decode_run"))
+    lost_run = f"max(if(error_type in ({_texts(_LOST)}), run, null))"
+    decodes = "collect_list(if(error_type = 'SegmentChangedError', struct(start_offset, run), null))"
+    rows = _with_key(remote_log_segments, ("topic_id", "partition"))
+    return rows.groupBy("topic_id", "partition").agg(
+        F.expr(lost_run).alias("lost_run"), F.expr(decodes).alias("lost_decodes"), F.max("run").alias("last_run")
+    )
+
+
+def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, runs: DataFrame) -> DataFrame:
+    """The tables -> one row: `newest`, the greatest number of a run in any of them, and `recorded`, that in `runs`.
+
+    `recorded` is less if the last runs were killed half way. Both are null before the first run. What the rows of this
+    module are made of is asked, so that no table is read once more.
+    """
+    numbers = (
+        known_decodes(segments).select("known.run"),
+        last_carried(partitions).select("carried.run"),
+        lost(remote).select(F.col("last_run").alias("run")),
+        # Delta Lake would ask its log twice for a maximum of all rows.
+        runs.where("run > 0").select("run"),
+    )
+    maxima = [rows.agg(F.max("run").alias("newest"), F.lit(rows is numbers[-1]).alias("is_runs")) for rows in numbers]
+    recorded = F.expr("max(if(is_runs, newest, null))").alias("recorded")
+    return reduce(DataFrame.unionByName, maxima).agg(F.max("newest").alias("newest"), recorded)
 
 
 def partition_changes(
@@ -86,134 +115,122 @@ def partition_changes(
         `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id),
         `finding_count`, `copy_count`, `unknown_encryption` (1 of a partition of which no manifest shows whether the
         plugin encrypts, else 0), and `unread_count` (of snapshot files that could not be read, where the
-        partition is as it was carried; see spark.unread).
+        partition is as it was carried; see `unread`).
     """
-    lost = lost_states(remote_log_segments)
-    with_state = (
-        listed.join(carried(partitions), on=list(PARTITION_KEY), how="left")
-        .join(lost, on=["topic_id", "partition"], how="left")
-        .withColumn("is_lost", F.coalesce(F.col("lost_run") >= F.col("carried_run"), F.lit(False)))
-        .withColumn("carried_start", F.when(~F.col("is_lost"), _start_offset(options_digest)))
-        .withColumn(
-            "start_offset",
-            F.coalesce("carried_start", F.when(F.col("start.crc32c").isNotNull(), F.col("start.offset"))),
-        )
+    rows = _segments(listed, partitions, remote_log_segments, options_digest)
+    rows = rows.join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
+    not_read = f"known.finding_kind in ({_texts(NOT_READ)})"
+    of_segment = rows.selectExpr(
+        *(*PARTITION_KEY, "topic_id", "partition_state", "base_offset", "known.run as known_run"),
+        "if(decode is null, size_bytes, 0L) as bytes_to_read",
+        *(*_WANTED[1:], "known.finding_message as known_message"),
+        f"not coalesce({not_read}, false) as was_read",
+        f"{_is_as_it_was(check_crc, not_read)} as is_as_it_was",
+        # What is in remote storage is read only if there is no state beyond it to start from.
+        """base_offset is not null
+        and (not is_tiered or coalesce(next_base_offset > coalesce(partition_state.start_offset, -1L), true))
+        and coalesce(base_offset >= partition_state.window_offset, true) as is_needed""",
     )
-    rows = (
-        listed_segments(listed)
-        .join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
-        .join(lost_decodes(remote_log_segments), on=["topic_id", "partition", "base_offset"], how="left")
-        .join(with_state.select(*PARTITION_KEY, "start_offset", "window_offset"), on=list(PARTITION_KEY), how="left")
-    )
-    # What is in remote storage is read only if there is no state beyond it to start from.
-    is_needed = ~F.col("is_tiered") | (F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1)))
-    is_needed &= F.coalesce(F.col("base_offset") >= F.col("window_offset"), F.lit(True))
-    was_read = _was_read()
-    is_as_it_was = _is_as_it_was(check_crc)
-    is_wanted = is_needed & ~(is_as_it_was & was_read)
-    is_retry = is_needed & is_as_it_was & ~was_read
-    is_left_out = ~is_needed & F.isnull("known_run")
-    wanted = F.struct(
-        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode", "not_read"),
-    )
-    per_partition = (
-        rows.withColumn("is_wanted", is_wanted)
-        .withColumn("is_retry", is_retry)
-        .withColumn("is_left_out", is_left_out)
-        .withColumn("not_read", F.when(F.col("is_retry"), F.col("known_finding_message")))
-        .groupBy(*PARTITION_KEY)
-        .agg(
-            F.count("*").alias("segment_count"),
-            F.count_if("is_wanted").alias("decode_count"),
-            F.count_if("is_retry").alias("retry_count"),
-            # A host that collects has read the bytes already.
-            F.sum(F.when(F.col("is_wanted") & F.isnull("decode"), F.col("size_bytes")).otherwise(0)).alias(
-                "decode_bytes"
-            ),
-            F.count_if("is_left_out").alias("left_out_count"),
-            F.sum(F.when(F.col("is_left_out"), F.col("size_bytes")).otherwise(0)).alias("left_out_bytes"),
-            F.array_sort(F.collect_list(F.when(F.col("is_wanted"), wanted))).alias("wanted"),
-            F.max("known_run").alias("newest_decode"),
-        )
-    )
-    is_as_carried = (
-        (F.col("carried_fingerprint") == F.concat_ws(":", "fingerprint", F.lit(options_digest)))
-        & ~F.col("is_lost")
-        & (F.coalesce(F.col("decode_count") - F.col("retry_count"), F.lit(0)) == 0)
-        & (F.coalesce("newest_decode", F.lit(-1)) <= F.col("carried_run"))
-    )
-    return with_state.join(per_partition, on=list(PARTITION_KEY), how="left").select(
-        *PARTITION_KEY,
-        "start_offset",
-        (~F.coalesce(is_as_carried, F.lit(False))).alias("is_changed"),
-        F.coalesce("segment_count", F.lit(0)).alias("segment_count"),
-        F.coalesce("decode_count", F.lit(0)).alias("decode_count"),
-        F.coalesce("retry_count", F.lit(0)).alias("retry_count"),
-        F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
-        F.coalesce("left_out_count", F.lit(0)).alias("left_out_count"),
-        F.coalesce("left_out_bytes", F.lit(0)).alias("left_out_bytes"),
-        "wanted",
-        F.size("findings").alias("finding_count"),
-        F.size("copies").alias("copy_count"),
-        (F.coalesce("encryption", F.lit("")) == str(Encryption.UNKNOWN)).cast("long").alias("unknown_encryption"),
-        F.coalesce(F.when(is_as_carried, F.col("carried_unread_count")), F.lit(0)).alias("unread_count"),
-    )
+    return _of_partitions(of_segment, options_digest)
 
 
-def _start_offset(options_digest: str) -> Column:
-    """Of the kept state, if all that it was made of is as it was, and so are the settings."""
-    is_there = F.exists(
-        "segments",
-        lambda segment: (
-            (segment["base_offset"] == F.col("carried_state_offset"))
-            & (segment["chain"] == F.col("carried_state_chain"))
-        ),
-    )
-    has_settings = F.substring_index("carried_fingerprint", ":", -1) == options_digest
+def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: DataFrame, digest: str) -> DataFrame:
+    """One row a segment, or one without, a partition: SEGMENT_FILES, `partition_state` and `lost_decodes`."""
     # Snapshots are stored up to the high watermark of the run that kept the state, and the state at that of this run
     # says which transactions hold the last stable offset. One that is not known is below.
-    is_below = F.coalesce(
-        (F.col("high_watermark") >= F.col("carried_state_offset"))
-        & (F.col("carried_high_watermark") >= F.col("carried_state_offset")),
-        F.lit(False),
+    may_start = f"""not is_lost
+        and exists(segments, s -> s.base_offset = carried.state_offset and s.chain = carried.state_chain)
+        and substring_index(carried.fingerprint, ':', -1) = '{digest}'
+        and high_watermark >= carried.state_offset and carried.high_watermark >= carried.state_offset"""
+    claimed = "if(start.crc32c is not null, start.offset, null)"
+    known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
+    known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
+    with_state = known.selectExpr(
+        *(*PARTITION_KEY, "topic_id", "segments", "lost_decodes", "carried", "fingerprint", "high_watermark"),
+        *("start", "window_offset", "encryption", "size(findings) as finding_count", "size(copies) as copy_count"),
+        "coalesce(lost_run >= carried.run, false) as is_lost",
     )
-    return F.when(is_there & has_settings & is_below, F.col("carried_state_offset"))
+    state = f"""struct(
+        coalesce(if({may_start}, carried.state_offset, null), {claimed}) as start_offset, window_offset, is_lost,
+        carried, fingerprint, finding_count, copy_count,
+        cast(coalesce(encryption, '') = '{Encryption.UNKNOWN}' as bigint) as unknown_encryption)"""
+    exploded = with_state.selectExpr(
+        *(*PARTITION_KEY, "topic_id", "lost_decodes", f"{state} as partition_state"),
+        "explode_outer(segments) as segment",
+    )
+    return exploded.selectExpr(*PARTITION_KEY, "topic_id", "lost_decodes", "partition_state", "segment.*")
 
 
-def _is_as_it_was(check_crc: bool) -> Column:
-    same = (
-        (F.col("size_bytes") == F.col("known_size_bytes"))
-        & (F.col("modified_ns") == F.col("known_modified_ns"))
-        & F.col("topic_id").eqNullSafe(F.col("known_topic_id"))
-        & _ends_as_it_did()
-        & (~_has_new_cuts() | ~_was_read())
-        & (F.coalesce("lost_decode_run", F.lit(-1)) < F.col("known_run"))
+def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
+    """Rows of one segment each -> one row a partition."""
+    is_retry = "(is_needed and is_as_it_was and not was_read)"
+    is_wanted = "(is_needed and not (is_as_it_was and was_read))"
+    is_left_out = "(base_offset is not null and not is_needed and known_run is null)"
+    wanted = f"struct(topic_id, {', '.join(_WANTED)}, if({is_retry}, known_message, null) as not_read)"
+    counted = segments.groupBy(*PARTITION_KEY).agg(
+        F.any_value("partition_state").alias("of_it"),
+        F.count("base_offset").alias("segment_count"),
+        F.expr(f"count_if({is_wanted})").alias("decode_count"),
+        F.expr(f"count_if({is_retry})").alias("retry_count"),
+        # A host that collects has read the bytes already.
+        F.expr(f"sum(if({is_wanted}, bytes_to_read, 0L))").alias("decode_bytes"),
+        F.expr(f"count_if({is_left_out})").alias("left_out_count"),
+        F.expr(f"sum(if({is_left_out}, size_bytes, 0L))").alias("left_out_bytes"),
+        F.expr(f"array_sort(collect_list(if({is_wanted}, {wanted}, null)))").alias("wanted"),
+        F.max("known_run").alias("newest_decode"),
     )
+    is_as_carried = f"""coalesce(
+        of_it.carried.fingerprint = concat_ws(':', of_it.fingerprint, '{digest}') and not of_it.is_lost
+        and decode_count = retry_count and coalesce(newest_decode, -1L) <= of_it.carried.run, false)"""
+    return counted.selectExpr(
+        *(*PARTITION_KEY, "of_it.start_offset", f"not {is_as_carried} as is_changed"),
+        *("segment_count", "decode_count", "retry_count", "decode_bytes", "left_out_count", "left_out_bytes", "wanted"),
+        *("of_it.finding_count", "of_it.copy_count", "of_it.unknown_encryption"),
+        f"coalesce(if({is_as_carried}, of_it.carried.unread_count, null), 0L) as unread_count",
+    )
+
+
+def _is_as_it_was(check_crc: bool, not_read: str) -> str:
+    """Whether a segment is what was decoded, in SQL."""
+    # What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
+    ends_as_it_did = """(next_base_offset <=> known.next_base_offset or coalesce(known.next_base_offset is null
+        and known.valid_bytes = known.size_bytes and known.size_bytes > 0
+        and known.log_end_offset <= next_base_offset, false))"""
+    # Whether a state is wanted inside the segment where its runs were not cut.
+    has_new_cuts = """exists(cuts, cut -> (next_base_offset is not null or cut <= known.log_end_offset)
+        and not array_contains(known_starts, cut))"""
+    is_other = "exists(lost_decodes, each -> each.start_offset = base_offset and each.run >= known.run)"
+    same = f"""size_bytes = known.size_bytes and modified_ns = known.modified_ns and topic_id <=> known.topic_id
+        and {ends_as_it_did} and (not {has_new_cuts} or coalesce({not_read}, false))
+        and not coalesce({is_other}, false)"""
     if check_crc:
         # What was taken on trust before is looked at now.
-        same &= F.col("known_crc_checked")
-    return F.coalesce(same, F.lit(False))
+        same += " and known.crc_checked"
+    return f"coalesce({same}, false)"
 
 
-def _was_read() -> Column:
-    return ~F.coalesce(F.col("known_finding_kind").isin([str(kind) for kind in NOT_READ]), F.lit(False))
+def gone_partitions(
+    partitions: DataFrame, listed: DataFrame, *, sources: Sequence[str], topics: re.Pattern[str] | None, run: int
+) -> DataFrame:
+    """Rows to append to `partitions`: GONE, for each that this run looked for and did not find.
 
-
-def _ends_as_it_did() -> Column:
-    """Whether the segment is followed by the one that followed it, or was sound when it was rolled.
-
-    What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
+    Args:
+        partitions: the table.
+        listed: PARTITION_KEY of what was found.
+        sources, topics: where and what the run looked for.
     """
-    follows = F.col("next_base_offset").eqNullSafe(F.col("known_next_base_offset"))
-    is_whole = (F.col("known_valid_bytes") == F.col("known_size_bytes")) & (F.col("known_size_bytes") > 0)
-    fits = F.col("known_log_end_offset") <= F.col("next_base_offset")
-    return follows | F.coalesce(F.isnull("known_next_base_offset") & is_whole & fits, F.lit(False))
-
-
-def _has_new_cuts() -> Column:
-    """Whether a state is wanted inside the segment where its runs were not cut."""
-    is_closed = F.isnotnull("next_base_offset")
-    return F.exists(
-        "cuts",
-        lambda cut: (is_closed | (cut <= F.col("known_log_end_offset"))) & ~F.array_contains("known_starts", cut),
+    # One condition, which is not pushed down: the table is read as the changes read it.
+    is_looked_for = F.when(F.col("carried.kind") == str(FactKind.CARRIED), F.col("log_dir").isin(list(sources)))
+    missing = last_carried(partitions).where(is_looked_for).select(*PARTITION_KEY)
+    missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
+    if topics is not None:
+        missing = missing.mapInArrow(matching(topics), schemas.ANSWERED)
+    values = {"kind": f"'{FactKind.GONE}'", "offset": "0", "part": "0", "run": str(run)}
+    return missing.selectExpr(
+        *PARTITION_KEY,
+        *(
+            f"cast({values.get(field.name, 'null')} as {field.dataType.simpleString()}) as {field.name}"
+            for field in schemas.PARTITIONS
+            if field.name not in PARTITION_KEY
+        ),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -25,26 +26,38 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 MOST_TOLD = 20
 
 
-def count_listed(outcome: RunOutcome, listed: DataFrame, place: str) -> None:
-    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
+class Counts(Protocol):
+    """What `failures` counted."""
 
-    And say whether ended attempts left objects, and whether `place`, a URI, is doubted (replay.place_doubt).
-    """
-    unanswered, lacks = F.col("remote_error").isNotNull(), F.col("lacks_beginning")
-    left = F.count_if(F.col("leftover_count") > 0).alias("left")
-    doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
-    counts = listed.agg(*_failures(unanswered), left, doubted).collect()[0]
-    outcome.has_leftovers = counts.left > 0
-    outcome.place_error = None if counts.doubted is None else place_error(counts.doubted, place)
+    @property
+    def errors(self) -> int:
+        """Rows that tell of an error."""
+
+    @property
+    def is_transient(self) -> bool:
+        """All of them may pass."""
+
+    @property
+    def damaged(self) -> int:
+        """Of them, those that tell of damage."""
+
+    @property
+    def refused(self) -> int:
+        """Of them, refusals."""
+
+
+def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None:
+    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
     if _count_failures(outcome, counts):
-        few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
+        unanswered = listed.where("remote_error is not null")
+        few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
 
 
-def count_doubt(outcome: RunOutcome) -> None:
-    """Add that the place is doubted, if nothing failed that may come of it."""
-    if outcome.place_error is not None and not outcome.error_count:
-        outcome.errors.append(outcome.place_error)
+def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
+    """Add that `place`, a URI, lacks the beginning of the partition `doubted`, if nothing failed that may come of it."""
+    if doubted is not None and not outcome.error_count:
+        outcome.errors.append(place_error(doubted, place))
         outcome.error_count, outcome.refused_count, outcome.is_transient = 1, 1, False
 
 
@@ -69,7 +82,7 @@ def count_swept(swept: DataFrame) -> tuple[int, int, str]:
     return int(counts.objects or 0), int(counts.failed), counts.why or ""
 
 
-def _failures(is_error: Column) -> tuple[Column, ...]:
+def failures(is_error: Column) -> tuple[Column, ...]:
     """Aggregates over rows with the columns RECORDED, of those that tell of an error."""
     is_damage = F.col("error_type").isin(*sorted(names_of_damage()))
     is_refusal = F.col("error_type").isin(*sorted(names_of_refusals()))
@@ -81,8 +94,8 @@ def _failures(is_error: Column) -> tuple[Column, ...]:
     )
 
 
-def _count_failures(outcome: RunOutcome, counts: Row) -> bool:
-    """Add what `_failures` counted; whether there is any."""
+def _count_failures(outcome: RunOutcome, counts: Counts) -> bool:
+    """Add what `failures` counted; whether there is any."""
     outcome.error_count += counts.errors
     if counts.errors:
         outcome.is_transient &= counts.is_transient
@@ -105,12 +118,12 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
 
 def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the carry of run number `run` wrote and found, by its rows in the table `partitions`."""
-    facts = partitions.where(F.col("run") == run)
+    facts = partitions.where(F.col("run") == run).select(*PARTITION_KEY, "kind", "part", "boundary", "problem.*")
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
-        F.count_if(F.col("written_by") == run).alias("written"),
-        F.count_if((F.col("written_by") == run) & F.col("is_mended")).alias("mended"),
-        *_failures(F.col("kind") == str(FactKind.ERROR)),
+        F.expr(f"count_if(boundary.written_by = {run})").alias("written"),
+        F.expr(f"count_if(boundary.written_by = {run} and boundary.is_mended)").alias("mended"),
+        *failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.partitions_carried = counts.partitions
     outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
@@ -119,18 +132,27 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
         outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]
 
 
-def count_findings(outcome: RunOutcome, facts: DataFrame) -> None:
+def of_findings(findings: DataFrame) -> DataFrame:
+    """FINDING rows of `partitions` -> `finding_kind`, `is_gone` and how many `segments` they are about."""
+    rows = findings.select("problem.finding_kind", "problem.message")
+    is_gone = (F.col("finding_kind") == str(FindingKind.UNREADABLE_FILE)) & (F.col("message") == GONE)
+    return rows.groupBy("finding_kind", is_gone.alias("is_gone")).agg(F.count("*").alias("segments"))
+
+
+def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
     """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended.
 
     They come to the exit code that they have in every command.
+
+    Args:
+        counts: rows of `of_findings`.
+        findings: the rows that were counted.
     """
-    rows = facts.where(F.col("kind") == str(FactKind.FINDING))
-    is_gone = (F.col("finding_kind") == str(FindingKind.UNREADABLE_FILE)) & (F.col("message") == GONE)
-    counts = rows.groupBy("finding_kind", is_gone.alias("is_gone")).count().collect()
-    outcome.finding_count += sum(row["count"] for row in counts)
-    outcome.take_findings(exit_code_of_kinds(FindingKind(row.finding_kind) for row in counts if not row.is_gone))
+    outcome.finding_count += sum(row["segments"] for row in counts)
+    kinds = (FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"])
+    outcome.take_findings(exit_code_of_kinds(kinds))
     if counts:
-        few = rows.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
+        few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD).select("problem.*")
         outcome.findings += [
             Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()
         ]
@@ -144,7 +166,7 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
         F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
         F.count_if(finished & (F.col("bytes") == 0)).alias("finished"),
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
-        *_failures(has_failed),
+        *failures(has_failed),
     ).collect()[0]
     outcome.counts = replace(outcome.counts, segments_tiered=counts.segments, bytes_tiered=counts.bytes or 0)
     outcome.copies_finished = counts.finished

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.carrying import input_columns
+from tiersnap.jobs.pipeline.carrying import input_rows, united
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.remote import current
+from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 
+_FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "problem")]
 
-def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> DataFrame:
-    """Rows of the tables `partitions` (the newest carry of each) and `remote_log_segments` -> JUDGED rows."""
-    facts = partitions.where(F.col("kind").isin([str(kind) for kind in JUDGED]))
-    carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, "topic_id")
+
+def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
+    """Rows of these kinds from the newest carry of each partition; none of one that was found gone since.
+
+    Args:
+        partitions: the table.
+        among: PARTITION_KEY of the partitions that are wanted.
+    """
+    # Every carry leaves a CARRIED row, and GONE is alone in its run.
+    rows = partitions.where(f"kind <> '{FactKind.STATE}'")
+    rows = newest(rows.join(among, on=list(PARTITION_KEY), how="left_semi"), PARTITION_KEY)
+    return rows.where(F.col("kind").isin([str(kind) for kind in kinds]))
+
+
+def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
+    """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
+    facts = newest_facts(partitions, among, JUDGED)
+    carried = facts.where(f"kind = '{FactKind.CARRIED}'").select(*PARTITION_KEY, "replayed.topic_id")
     ours = carried.join(current(copies), on=list(TOPIC_PARTITION))
-    known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
-    found = input_columns(Source.COPIES, F.col("start_offset"), F.lit(0), copy=schemas.REMOTE_LOG_SEGMENTS.names)
-    # What no row of these has would be written to the task as a null in each of its nested columns.
-    rows = facts.select(*known).unionByName(ours.select(*found)).drop("listed", "decode")
-    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)
+    known = input_rows(facts, Source.FACTS, "offset", "part", "fact", _FACT)
+    found = input_rows(ours, Source.COPIES, "start_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
+    return by_key(united([known, found]), PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)

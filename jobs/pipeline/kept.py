@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
@@ -23,8 +24,12 @@ def kept() -> Iterator[Keep]:
     frames: list[DataFrame] = []
 
     def keep(rows: DataFrame) -> DataFrame:
-        frames.append(rows.persist())
-        return frames[-1]
+        try:
+            frames.append(rows.persist())
+        except PySparkException:
+            # A serverless session has no cache: the rows are computed each time.
+            _log.debug("the session caches nothing", exc_info=True)
+        return rows
 
     try:
         yield keep

@@ -28,7 +28,6 @@ class RunOutcome:
         is_damaged: an error is for damage, or something is found damaged.
         is_unread: something is not here, or may not be read.
         encryption_unknown: partitions of which no manifest shows whether the plugin encrypts.
-        place_error: why remote storage is not that of the brokers.
         has_leftovers: ended attempts left objects of some partition.
     """
 
@@ -46,7 +45,6 @@ class RunOutcome:
     refused_count: int = 0
     is_damaged: bool = False
     is_unread: bool = False
-    place_error: TiersnapError | None = None
     has_leftovers: bool = False
     encryption_unknown: int = 0
     verdicts: dict[Verdict, int] = field(default_factory=dict)

@@ -25,19 +25,19 @@ def order() -> Column:
 def current(remote_log_segments: DataFrame) -> DataFrame:
     """The newest state of every attempt."""
     rows = remote_log_segments.where("segment_id is not null and state is not null")
-    newest = rows.groupBy(*ATTEMPT_KEY).agg(
-        F.max_by(F.struct(*schemas.REMOTE_LOG_SEGMENTS.names), order()).alias("row")
-    )
+    newest = rows.groupBy(*ATTEMPT_KEY).agg(F.max_by(F.struct("*"), order()).alias("row"))
     return newest.select("row.*")
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
-    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found."""
-    rows = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
-    found = rows.select(*TOPIC_PARTITION, "copy.*").dropDuplicates(list(ATTEMPT_KEY))
-    nothing = {name: F.lit(None) for name in ("error", *RECORDED)}
-    return found.withColumns({"bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
-        *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schemas.REMOTE_LOG_SEGMENTS)
+    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
+    rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
+    values = {"bytes": 0, "run": run, **dict.fromkeys(("error", *RECORDED), "null")}
+    return rows.selectExpr(
+        *(
+            f"cast({values.get(field.name, field.name)} as {field.dataType.simpleString()}) as {field.name}"
+            for field in schemas.REMOTE_LOG_SEGMENTS
+        )
     )
 
 
@@ -47,31 +47,32 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
     run did not see is there again once it is seen.
     """
-    known = current(remote_log_segments)
-    found = observed(listed, run=run)
-    states = known.select(*ATTEMPT_KEY, F.col("state").alias("_known"))
-    is_new = F.col("_known").isNull() | (F.col("_known") == DELETE_FINISHED)
-    is_new |= (F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED)
-    # It counted while nobody knew that another attempt has its claim.
-    is_new |= (F.col("_known") == COPY_FINISHED) & (F.col("state") == COPY_STARTED) & F.col("is_ours")
-    came = found.join(states, on=list(ATTEMPT_KEY), how="left").where(is_new)
-    looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0").select(
-        *TOPIC_PARTITION, F.col("segments")[0]["base_offset"].alias("_local_start")
+    found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
+    # A failure that entered no state has no order. All rows are read, as `changes.lost` reads them.
+    is_state = F.expr("segment_id is not null and state is not null")
+    place = F.when(is_state, order()).alias("_order")
+    rows = remote_log_segments.where("topic_id is not null and partition is not null")
+    known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
+    both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
+    attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
+    looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0")
+    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
+    # A copy of ours counted while nobody knew that another attempt has its claim.
+    has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
+        or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
+        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours))"""
+    is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
+        and known.end_offset >= local_start"""
+    gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
+    row = F.when(F.expr(has_come), F.col("found")).when(F.expr(is_gone), gone).alias("row")
+    return (
+        attempts.join(starts, on=list(TOPIC_PARTITION), how="left").select(row).where("row is not null").select("row.*")
     )
-    gone = (
-        known.where(F.col("state").isin(COPY_STARTED, COPY_FINISHED))
-        .join(looked_at.dropDuplicates(list(TOPIC_PARTITION)), on=list(TOPIC_PARTITION))
-        .where("end_offset >= _local_start")
-        .join(found.select(*ATTEMPT_KEY), on=list(ATTEMPT_KEY), how="left_anti")
-        .withColumns({"state": F.lit(DELETE_FINISHED), "run": F.lit(run).cast("long")})
-    )
-    names = schemas.REMOTE_LOG_SEGMENTS.names
-    return came.select(*names).unionByName(gone.select(*names))
 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
     """Rows of upload.tier_rows.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
-    is_brokers = F.lit(None).cast("boolean")
-    return tiered.withColumns(
-        {"is_ours": F.lit(True), "run": F.lit(run).cast("long"), "is_brokers": is_brokers}
-    ).select(*schemas.REMOTE_LOG_SEGMENTS.names)
+    rows = tiered.selectExpr(
+        "*", "true as is_ours", f"cast({run} as bigint) as run", "cast(null as boolean) as is_brokers"
+    )
+    return rows.select(*schemas.REMOTE_LOG_SEGMENTS.names)

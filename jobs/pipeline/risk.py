@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
-from tiersnap.jobs.pipeline.kept import kept
-from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
+from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.exactly_once.simulate.risk_totals import ADDED, GREATEST, RiskTotals
 from tiersnap.snapshot.log.selection import Selection
@@ -46,12 +45,11 @@ def risk_of_warehouse(
         SourceNotFoundError: no partition that is wanted was ever carried.
     """
     spark = started_on(warehouse, spark)
-    with kept() as keep:
-        rows = keep(surveyed_partitions(spark, warehouse, selection, RiskPartition(settings)))
-        totals, headless = _totals(rows)
-        if boundaries:
-            rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
-        found = _worst(rows, limit + 1, boundaries=boundaries)
+    rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))
+    totals, headless = _totals(rows)
+    if boundaries:
+        rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
+    found = _worst(rows, limit + 1, boundaries=boundaries)
     outcome = RiskOutcome(found[:limit], totals)
     if len(found) > limit:
         outcome.said.append(f"these are the worst {limit}; --limit shows more")

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.host_report import disks_below
@@ -21,21 +22,21 @@ from tiersnap.jobs.pipeline import (
     judging,
     listing,
     remote,
+    schemas,
     summary,
     tiering,
     unread,
 )
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
-from tiersnap.jobs.pipeline.gone import gone_partitions
 from tiersnap.jobs.pipeline.history import unrecorded_runs
-from tiersnap.jobs.pipeline.kept import Keep, kept
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.small_input import sized_for
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
-from tiersnap.jobs.pipeline.totals import totals_of
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.totals import Totals, asked, of_changes, of_listing, refuse
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -52,6 +53,7 @@ from tiersnap.snapshot.readiness.copy_task import BesideBrokers
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.replay_options import Scan
 from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -60,6 +62,8 @@ from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _log = logging.getLogger(__name__)
+
+_NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
 Talk = Callable[[str], None]
 
 
@@ -86,16 +90,17 @@ def run(
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster)
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:
+    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
-        return _Run(warehouse, settings, given, keep, talk).run()
+        with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
+            return _Run(warehouse, settings, given, tasks, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, keep: Keep, talk: Talk) -> None:
-        self._given, self._keep = given, keep
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, tasks: int, talk: Talk) -> None:
+        self._given, self._most_tasks = given, tasks
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
@@ -106,52 +111,37 @@ class _Run:
         self._number = 0
         self._unrecorded = range(0)
         self._is_bounded = settings.carry.scan is Scan.WINDOW
-        self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
-        self._collected_log_dirs: dict[str, str] = {}
+        self._collected, self._collected_log_dirs = given.found.collected, given.found.collected_log_dirs
         self._leaders: DataFrame | None = None
 
     def run(self) -> RunOutcome:
         """All stages."""
         with self._timed("list"):
-            found = self._keep(self._list())
+            found = self._list()
             listed = self._led(found)
-            changed = self._keep(self._changes(listed))
-            totals = self._totals(changed)
-            if totals.copy_count and self._settings.left_for is not None:
-                self._beside = replace(self._beside, store_now=self._store.now())
-            counted.count_listed(self._outcome, listed, self._store.uri)
+            changed = self._changes(listed)
+            totals = self._totals(found, listed, changed)
         with self._timed("decode"):
-            has_read = self._decode(changed, totals)
+            has_decoded = self._decode(changed, totals)
         with self._timed("carry"):
-            count = totals.changed
-            if has_read:
-                changed.unpersist()
-                changed = self._keep(self._changes(listed))
-                count = changed.where("is_changed").count()
-            if totals.unread_count:
-                before, changed = changed, self._keep(self._look_again(listed, changed))
-                count = changed.where("is_changed").count()
-                before.unpersist()
-            self._carry(listed, changed, count)
+            if has_decoded or totals.changed or totals.unread_count:
+                self._carry(listed, has_reread=has_decoded and totals.retry_count > 0, totals=totals)
+            else:
+                self._talk("carried nothing: no partition has changed")
         with self._timed("remote"):
-            self._remember_remote(listed, totals.copy_count)
-            self._remember_gone(listed, found)
-        facts = self._facts(listed)
+            self._remember_remote(listed, totals)
+            self._remember_gone(found, listed, totals)
         with self._timed("verdicts"):
-            counted.count_findings(self._outcome, facts)
-            judged = self._keep(self._judge(facts))
-            self._count_verdicts(judged)
+            groups = self._verdicts(listed)
         with self._timed("tier"):
-            is_tiered = self._tier(judged, listed)
+            is_tiered = self._tier(groups, listed)
             self._sweep(listed)
-        counted.count_doubt(self._outcome)
+        counted.count_doubt(self._outcome, totals.doubted, self._store.uri)
         with self._timed("report"):
             if is_tiered:
-                judged.unpersist()
-                judged = self._keep(self._judge(facts))
-                self._count_verdicts(judged)
-            self._report(judged)
+                groups = self._verdicts(listed)
+            self._report(groups)
         self._outcome.counts = replace(self._outcome.counts, delta_commits=self._warehouse.commits)
         return self._outcome
 
@@ -163,8 +153,8 @@ class _Run:
         _log.info("stage %s took %.1f s", stage, self._outcome.seconds[stage])
 
     def _list(self) -> DataFrame:
+        """LISTED rows of all replicas, or of those that the settings name as leaders."""
         found, leaders = self._given.found, self._given.leaders
-        self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
         self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
         ids = self._settings.topic_ids
         self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
@@ -179,6 +169,7 @@ class _Run:
                 wants_start=self._is_first,
             ),
         )
+        listed = self._warehouse.keep("listed", listed, schemas.LISTED)
         if self._settings.leaders:
             return listing.led(listed, self._settings.leaders)
         if leaders is not None:
@@ -190,7 +181,7 @@ class _Run:
         if self._leaders is None:
             return found
         counted.count_unled(self._outcome, listing.unled(found, self._leaders))
-        led = self._keep(listing.led_by_cluster(found, self._leaders))
+        led = listing.led_by_cluster(found, self._leaders)
         if self._outcome.errors and led.isEmpty():
             raise self._outcome.errors[0]
         return led
@@ -205,18 +196,23 @@ class _Run:
             check_crc=self._settings.check_crc,
         )
 
-    def _look_again(self, listed: DataFrame, changed: DataFrame) -> DataFrame:
-        """At snapshot files that could not be read: neither their size nor their time says when they can be."""
-        return unread.answered(changed, unread.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
-
-    def _totals(self, changed: DataFrame) -> Row:
+    def _totals(self, found: DataFrame, listed: DataFrame, changed: DataFrame) -> Totals:
         """Counts of what was listed and is to be done; the number of this run."""
-        totals = totals_of(changed, self._settings.sources)
-        newest, recorded = self._warehouse.newest_runs()
-        self._unrecorded = range(recorded + 1, newest + 1)
-        self._number = self._warehouse.number = newest + 1
-        self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
-        self._outcome.encryption_unknown = totals.unknown_encryption
+        differences, gone = self._differences(listed), self._gone(found, listed)
+        frames = [
+            *(of_changes(changed), of_listing(listed), changes.newest_runs(*map(self._warehouse.read, _NUMBERED))),
+            *(rows.agg(F.count("*").alias(name)) for rows, name in ((differences, "differences"), (gone, "gone"))),
+        ]
+        totals = asked(frames)
+        refuse(totals, changed, self._settings.sources)
+        self._unrecorded = range(totals.recorded + 1, totals.newest + 1)
+        self._number = self._warehouse.number = totals.newest + 1
+        outcome = self._outcome
+        outcome.partitions, outcome.segments = totals.partitions, totals.segment_count
+        outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
+        counted.count_listed(outcome, totals, listed)
+        if totals.copy_count and self._settings.left_for is not None:
+            self._beside = replace(self._beside, store_now=self._store.now())
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
             why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
@@ -225,8 +221,8 @@ class _Run:
             )
         return totals
 
-    def _decode(self, changed: DataFrame, totals: Row) -> bool:
-        """Decode what is wanted; whether something may have been read that could not be read before."""
+    def _decode(self, changed: DataFrame, totals: Totals) -> bool:
+        """Decode what is wanted; whether any row was committed."""
         if not totals.decode_count:
             self._talk("decoded nothing: no segment is new or has changed")
             return False
@@ -234,7 +230,7 @@ class _Run:
         work = decoding.Work(totals.decode_count, totals.decode_bytes)
         rows = decoding.decode(decoding.wanted_segments(changed), task, work)
         if totals.retry_count == totals.decode_count:
-            rows = self._keep(rows)  # no version for what is as it was
+            rows = self._warehouse.keep("decoded", rows, schemas.SEGMENTS)  # no version for what is as it was
             if rows.isEmpty():
                 self._talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
                 return False
@@ -243,87 +239,110 @@ class _Run:
             self._outcome.counts, segments_decoded=totals.decode_count, bytes_decoded=totals.decode_bytes
         )
         self._talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
-        return bool(totals.retry_count)
+        return True
 
-    def _carry(self, listed: DataFrame, changed: DataFrame, count: int) -> None:
-        """Carry the partitions that have changed, so many."""
+    def _carry(self, listed: DataFrame, totals: Totals, *, has_reread: bool) -> None:
+        """Carry the partitions that have changed, as the decodes of this run say."""
+        changed = self._changes(listed)
+        if totals.unread_count or has_reread:
+            answers = unread.look(unread.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
+            changed = unread.answered(changed, self._warehouse.keep("answered", answers, schemas.ANSWERED))
+        rows = changed.where("is_changed").select(*PARTITION_KEY, "start_offset", "segment_count")
+        rows = self._warehouse.keep("changed", rows, schemas.CHANGED)
+        count, segments = totals.changed, totals.changed_segments
+        if totals.unread_count or has_reread:
+            found = rows.agg(F.count("*").alias("partitions"), F.sum("segment_count").alias("segments")).collect()[0]
+            count, segments = found.partitions, found.segments or 0
         if not count:
             self._talk("carried nothing: no partition has changed")
             return
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
-        carry = self._settings.carry
-        sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
-        task = CarryPartition(carry, sink, self._number, self._settings.now, self._look)
-        rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
-        self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
+        options = self._settings.carry
+        sink = StoredSnapshots(self._store, self._settings.run_id, options.replace) if self._settings.apply else None
+        task = CarryPartition(options, sink, self._number, self._settings.now, self._look)
+        wanted = carrying.Changed(rows.select(*PARTITION_KEY, "start_offset"), count, segments)
+        given = carrying.partition_input(listed, wanted, *tables, is_bounded=self._is_bounded)
+        self._warehouse.append(
+            "partitions",
+            carrying.carry(given, task, tasks=min(count, self._most_tasks)),
+            run_id=self._settings.run_id,
+        )
         counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(
             f"carried {count_of(count, 'partition')}, wrote "
             f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
         )
 
-    def _remember_remote(self, listed: DataFrame, copies: int) -> None:
-        """Bring `remote_log_segments` to what was found: a first run may have nothing to say."""
-        if not copies and not self._warehouse.exists("remote_log_segments"):
-            return
-        table = self._warehouse.read("remote_log_segments")
-        differences = self._keep(remote.differences(listed, table, run=self._number))
-        if differences.count():
-            self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
+    def _differences(self, listed: DataFrame) -> DataFrame:
+        return remote.differences(listed, self._warehouse.read("remote_log_segments"), run=self._number)
 
-    def _remember_gone(self, listed: DataFrame, found: DataFrame) -> None:
-        """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
-        if self._is_first:
-            return
-        settings, partitions = self._settings, self._warehouse.read("partitions")
+    def _remember_remote(self, listed: DataFrame, totals: Totals) -> None:
+        """Bring `remote_log_segments` to what was found."""
+        if totals.differences:
+            self._warehouse.append("remote_log_segments", self._differences(listed), run_id=self._settings.run_id)
+
+    def _gone(self, found: DataFrame, listed: DataFrame) -> DataFrame:
+        """Rows of `partitions` for those that are not where they were: a report of the tables leaves them out."""
         there = listed.select(*PARTITION_KEY)
         if self._leaders is not None:
             # Of a partition that nobody is known to lead nobody knows that it is led elsewhere.
             unled = listing.unled(found, self._leaders)
             left_alone = found.join(unled, on=["topic", "partition"], how="left_semi")
             there = there.unionByName(left_alone.select(*PARTITION_KEY))
-        gone = self._keep(
-            gone_partitions(partitions, there, sources=settings.sources, topics=settings.topics, run=self._number)
-        )
-        count = gone.count()
-        if count:
-            self._warehouse.append("partitions", gone, run_id=settings.run_id)
-            why = ", or led elsewhere," if settings.leaders or self._leaders is not None else ""
-            self._talk(f"{count_of(count, 'partition is', 'partitions are')} gone{why} since an earlier run")
+        table, settings = self._warehouse.read("partitions"), self._settings
+        return changes.gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=self._number)
 
-    def _facts(self, listed: DataFrame) -> DataFrame:
-        """The newest facts of what is listed."""
-        facts = newest(self._warehouse.read("partitions"), PARTITION_KEY)
-        return facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
+    def _remember_gone(self, found: DataFrame, listed: DataFrame, totals: Totals) -> None:
+        if totals.gone:
+            self._warehouse.append("partitions", self._gone(found, listed), run_id=self._settings.run_id)
+            why = ", or led elsewhere," if self._settings.leaders or self._leaders is not None else ""
+            self._talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} gone{why} since an earlier run")
 
-    def _judge(self, facts: DataFrame) -> DataFrame:
+    def _judged(self, among: DataFrame) -> DataFrame:
+        """JUDGED rows of some partitions (PARTITION_KEY)."""
         carry = self._settings.carry
         task = JudgePartition(
             carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded, self._beside
         )
-        return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
+        tables = self._warehouse.read("partitions"), self._warehouse.read("remote_log_segments")
+        return judging.verdicts(*tables, among, task)
 
-    def _count_verdicts(self, judged: DataFrame) -> None:
-        counts = summary.verdict_counts(judged).collect()
-        self._outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
-        if self._collected:
-            is_elsewhere = (F.col("verdict") == str(Verdict.READY)) & F.col("log_dir").isin(list(self._collected))
-            rows = judged.where(is_elsewhere).groupBy("log_dir").count().collect()
-            self._outcome.ready_elsewhere = {self._collected[row.log_dir]: row["count"] for row in rows}
+    def _verdicts(self, listed: DataFrame) -> pa.Table:
+        """Rows of summary.verdict_groups; counts of verdicts and, the first time, findings come to the outcome."""
+        among, outcome = listed.select(*PARTITION_KEY), self._outcome
+        findings = judging.newest_facts(self._warehouse.read("partitions"), among, [FactKind.FINDING])
+        # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
+        groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
+        judged = groups_of(self._judged(among), self._settings.now)
+        rows = judged.unionByName(counted.of_findings(findings), allowMissingColumns=True).toArrow()
+        is_verdict = pc.is_valid(rows["verdict"])
+        groups = rows.filter(is_verdict).drop_columns(["finding_kind", "is_gone"])
+        if not outcome.verdicts:
+            counted.count_findings(outcome, rows.filter(pc.invert(is_verdict)).to_pylist(), findings)
+        outcome.verdicts = {Verdict(each): sums for each, sums in _summed(groups, "verdict").items()}
+        ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
+        elsewhere = _summed(ready, "log_dir")
+        outcome.ready_elsewhere = {
+            self._collected[each]: elsewhere[each] for each in elsewhere if each in self._collected
+        }
+        return groups
 
-    def _tier(self, judged: DataFrame, listed: DataFrame) -> bool:
+    def _tier(self, groups: pa.Table, listed: DataFrame) -> bool:
         """Copy what is READY and lies in a source; whether there was any."""
         ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
         if not self._settings.apply or not ready_here:
             return False
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
+        is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
+        names = groups.filter(is_ready).select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
         here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
-        ready = tiering.ready_segments(judged, here, READY)
+        ready = tiering.ready_segments(self._judged(self._spark.createDataFrame(names)), here, READY)
         if self._settings.until is not None:
             ready = tiering.ending_before(ready, self._settings.until)
+        ready = self._warehouse.keep("ready", ready, schemas.of_arrow(READY))
         if ready.isEmpty():  # they end too late, or nobody knows what remote storage holds of their partitions
             return False
-        tasks, store = in_shares(self._store, self._settings.rate, tiering.most_tasks(ready))
+        tasks, store = in_shares(self._store, self._settings.rate, min(names.num_rows, self._most_tasks))
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
@@ -350,7 +369,7 @@ class _Run:
             made = self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS))
             self._warehouse.append("runs", made, run_id=self._settings.run_id)
 
-    def _report(self, readiness: DataFrame) -> None:
+    def _report(self, groups: pa.Table) -> None:
         outcome, settings = self._outcome, self._settings
         self._record()
         outcome.info = RunInfo(
@@ -369,4 +388,10 @@ class _Run:
             **vars(replace(outcome.counts, delta_commits=self._warehouse.commits)),
             options=settings.options,
         )
-        outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
+        outcome.report = summary.to_report(groups, self._judged, outcome.info, self._spark)
+
+
+def _summed(groups: pa.Table, name: str) -> dict[str, int]:
+    """Segments by the values of a column."""
+    sums = groups.group_by(name).aggregate([("segments", "sum")])
+    return dict(zip(sums[name].to_pylist(), sums["segments_sum"].to_pylist(), strict=True))

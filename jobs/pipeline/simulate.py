@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
-from tiersnap.jobs.pipeline.kept import kept
-from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
+from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, SimulatePartition
@@ -39,8 +38,7 @@ def simulate_warehouse(
         SourceNotFoundError: no partition was ever carried.
     """
     spark = started_on(warehouse, spark)
-    with kept() as keep:
-        return _simulated(keep(surveyed_partitions(spark, warehouse, selection, task)), task, everything)
+    return _simulated(surveyed_partitions(spark, warehouse, selection, task), task, everything)
 
 
 def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> SimulateOutcome:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.readiness.verdict import SEVERITY
-from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, SEGMENT_COLUMNS, Aggregated, Codes
+from tiersnap.snapshot.report.aggregate import (
+    PARTITION_CODES,
+    RECENT_MS,
+    SEGMENT_COLUMNS,
+    SNAPSHOT_KEY,
+    Codes,
+    of_partials,
+    of_partitions,
+)
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
@@ -19,19 +29,20 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 DETAILS = 200
 
 
-def verdict_counts(readiness: DataFrame) -> DataFrame:
-    """READINESS -> verdict, segments, bytes."""
-    return readiness.groupBy("verdict").agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes"))
+def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
+    """READINESS -> one row a partition, verdict, kind of snapshot and `more`: sums that aggregate.of_partials takes.
 
-
-def verdict_groups(readiness: DataFrame, now: int) -> DataFrame:
-    """READINESS -> one row a partition and verdict: Aggregated.verdicts with names in place of codes; `now` is ms."""
+    Names stand in the place of codes; `now` is ms.
+    """
     dated = F.when(F.col("max_timestamp") >= 0, F.col("max_timestamp"))
     is_recent = (F.col("max_timestamp") > now - RECENT_MS) & (F.col("max_timestamp") <= now)
-    return readiness.groupBy(*PARTITION_KEY, "verdict").agg(
+    is_closed = F.col("next_base_offset").isNotNull().alias("is_closed")
+    return readiness.groupBy(*PARTITION_KEY, "verdict", *SNAPSHOT_KEY, is_closed, *more).agg(
         F.count("*").alias("segments"),
         F.sum("size_bytes").alias("bytes"),
         F.min("base_offset").alias("first_offset"),
+        # Null for the active segment, which is the last of its run.
+        F.max_by("next_base_offset", "base_offset").alias("end_offset"),
         F.min(dated).alias("oldest"),
         F.sum(F.when(is_recent, F.col("size_bytes")).otherwise(0)).alias("recent_bytes"),
         F.sum("finding_count").alias("findings"),
@@ -40,46 +51,49 @@ def verdict_groups(readiness: DataFrame, now: int) -> DataFrame:
     )
 
 
-def verdict_runs(readiness: DataFrame) -> DataFrame:
-    """READINESS -> one row a run of neighbouring segments with one verdict and one kind of snapshot, `held`."""
+def verdict_runs(readiness: DataFrame, now: int) -> DataFrame:
+    """`verdict_groups`, each of neighbouring segments: one row for every `run_number`."""
+    same = F.struct("verdict", *SNAPSHOT_KEY, F.isnull("next_base_offset"))
     by_offset = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
-    held = readiness.withColumn("held", F.concat_ws(" ", "snapshot", "snapshot_provenance"))
-    begins = (F.col("verdict") != F.lag("verdict").over(by_offset)) | (F.col("held") != F.lag("held").over(by_offset))
-    numbered = held.withColumn("_run", F.sum(F.coalesce(begins.cast("int"), F.lit(0))).over(by_offset))
-    return numbered.groupBy(*PARTITION_KEY, "verdict", "held", "_run").agg(
-        F.min("base_offset").alias("base_offset"),
-        # Null for the active segment, which is the last of its run.
-        F.max_by("next_base_offset", "base_offset").alias("next_base_offset"),
-        F.sum("size_bytes").alias("size_bytes"),
-        F.count("*").alias("segments"),
-    )
+    begins = readiness.withColumn("_begins", (~same.eqNullSafe(F.lag(same).over(by_offset))).cast("int"))
+    numbered = begins.withColumn("run_number", F.sum("_begins").over(by_offset))
+    return verdict_groups(numbered, now, "run_number")
 
 
-def to_report(readiness: DataFrame, run: RunInfo, *, details: int = DETAILS) -> Report:
-    """The report of READINESS rows, which should be persisted: they are asked three times."""
+def to_report(
+    groups: pa.Table, readiness_of: Callable[[DataFrame], DataFrame], run: RunInfo, spark: SparkSession
+) -> Report:
+    """The report of rows of `verdict_groups`, or of `verdict_runs`.
+
+    Args:
+        readiness_of: given PARTITION_KEY of some partitions, their READINESS rows; asked where `groups` are no runs.
+    """
     topics, log_dirs, held = Codes(), Codes(), Codes()
-    verdicts = _coded(verdict_groups(readiness, run.now).toArrow(), topics, log_dirs)
-    kinds = readiness.where("next_base_offset is not null").groupBy("snapshot", "snapshot_provenance", "compared")
-    snapshots = kinds.agg(F.count("*").alias("segments")).toArrow()
-    found = Aggregated(verdicts, snapshots, pa.table({}), topics.values, log_dirs.values, held.values)
+    coded = _coded(groups, topics, log_dirs)
+    found = of_partials(coded, topics, log_dirs, held)
 
     def segments_of(chosen: list[tuple[int, int, int]]) -> pa.Table:
+        if "run_number" in groups.schema.names:
+            return of_partitions(_segments(coded, held), chosen)
         names = pa.table(
             {
-                "topic": pa.array([topics.values[topic] for topic, _, _ in chosen], pa.string()),
                 "log_dir": pa.array([log_dirs.values[log_dir] for _, log_dir, _ in chosen], pa.string()),
+                "topic": pa.array([topics.values[topic] for topic, _, _ in chosen], pa.string()),
                 "partition": pa.array([partition for *_, partition in chosen], pa.int32()),
-                "wanted": pa.array(range(len(chosen)), pa.int32()),
             }
         )
-        wanted = F.broadcast(readiness.sparkSession.createDataFrame(names))
-        runs = verdict_runs(readiness.join(wanted.drop("wanted"), on=list(PARTITION_KEY), how="left_semi"))
-        rows = _coded(runs.join(wanted, on=list(PARTITION_KEY)).toArrow(), topics, log_dirs)
-        rows = rows.set_column(rows.schema.get_field_index("held"), "held", held.encode(rows["held"]))
-        ordered = rows.sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
-        return ordered.select([*SEGMENT_COLUMNS, "wanted"])
+        runs = verdict_runs(readiness_of(F.broadcast(spark.createDataFrame(names))), run.now).toArrow()
+        return of_partitions(_segments(_coded(runs, topics, log_dirs), held), chosen)
 
-    return summarise_aggregated(found, segments_of, run, details=details)
+    return summarise_aggregated(found, segments_of, run, details=DETAILS)
+
+
+def _segments(runs: pa.Table, held: Codes) -> pa.Table:
+    """Rows of `verdict_runs` -> SEGMENT_COLUMNS."""
+    labels = pc.binary_join_element_wise(runs["snapshot"], runs["snapshot_provenance"], " ", null_handling="skip")
+    of_segments = {"base_offset": "first_offset", "next_base_offset": "end_offset", "size_bytes": "bytes"}
+    columns = {name: runs[of_segments.get(name, name)] for name in SEGMENT_COLUMNS if name != "held"}
+    return pa.table({**columns, "held": held.encode(labels)}).select(SEGMENT_COLUMNS)
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
+from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
+from tiersnap.jobs.pipeline.carrying import input_rows, united
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.jobs.pipeline.warehouse import newest
+from tiersnap.jobs.pipeline.topics import of_topics
+from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
+from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, SURVEY_INPUT, Source
+from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, Source
 
 _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: DataFrame | None) -> DataFrame:
@@ -31,13 +36,15 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
     """
     facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in _KEPT]))
     stated = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(
-        *PARTITION_KEY, F.col("offset").alias("base_offset"), "size_bytes", "modified_ns"
+        *PARTITION_KEY, F.col("offset").alias("base_offset"), "segment.size_bytes", "segment.modified_ns"
     )
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     decodes = newest(segments, SEGMENT_KEY).join(stated.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_semi")
-    rows = facts.select(*_columns(Source.FACTS, F.col("offset"), F.col("part"), "fact"))
-    rows = rows.unionByName(decodes.select(*_columns(Source.DECODES, F.col("base_offset"), F.col("part"), "decode")))
-    return rows if record_batches is None else rows.unionByName(_headers(record_batches, stated))
+    rows = [
+        input_rows(facts, Source.FACTS, "offset", "part", "fact", schemas.PARTITIONS.names),
+        input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
+    ]
+    return united(rows if record_batches is None else [*rows, _headers(record_batches, stated)])
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
@@ -52,29 +59,62 @@ def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
     data = mine.where((F.col("producer_id") >= 0) & (F.col("base_sequence") >= 0) & ~is_control)
     back = Window.partitionBy(*PARTITION_KEY, "producer_id").orderBy(F.col("base_offset").desc())
     kept = data.withColumn("_back", F.row_number().over(back)).where(F.col("_back") <= CACHED_BATCHES)
-    names = [field.name for field in HEADER if field.name != "header_count"]
-    nothing = [F.lit(None).cast("long").alias(name) for name in names]
-    counted = counts.select(*PARTITION_KEY, "header_count", *nothing)
-    headers = kept.select(*PARTITION_KEY, F.lit(None).cast("long").alias("header_count"), *names)
-    place = F.coalesce("base_offset", F.lit(-1))
-    return counted.unionByName(headers).select(*_columns(Source.BATCHES, place, F.lit(0), "header"))
+    names = [field.name for field in HEADER]
+    headers = kept.select(*PARTITION_KEY, *(name for name in names if name != "header_count"))
+    rows = counts.unionByName(headers, allowMissingColumns=True)
+    return input_rows(rows, Source.BATCHES, "coalesce(base_offset, -1)", "0", "header", names)
 
 
-def _columns(source: Source, offset: Column, part: Column, filled: str) -> list[Column]:
-    """Columns of SURVEY_INPUT: of `fact`, `decode` and `header` the one that is named, from columns of its fields."""
-    columns = [
-        *(F.col(name) for name in PARTITION_KEY),
-        F.lit(int(source)).alias("source"),
-        offset.cast("long").alias("offset"),
-        part.cast("int").alias("part"),
-    ]
-    for name in ("fact", "decode", "header"):
-        fields = [field.name for field in SURVEY_INPUT.field(name).type]
-        value = F.struct(*(F.col(each) for each in fields)) if name == filled else F.lit(None)
-        columns.append(value.cast(schemas.SURVEY_INPUT[name].dataType).alias(name))
-    return columns
+class WithSchema(Protocol):
+    """A task that says what rows it gives."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
+        """Rows of one partition in, what is said of it out."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of its rows."""
 
 
-def surveyed(rows: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
-    """SURVEY_INPUT -> what the task says of each partition, one partition at a time."""
-    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.of_arrow(schema))
+def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
+    """Return the session, started if a function is given that does; not for a warehouse that has no tables.
+
+    Raises:
+        SourceNotFoundError: no partition was carried in the warehouse, as a look at this host's files says.
+    """
+    if lacks_table(warehouse, "partitions"):
+        raise _not_carried(warehouse)
+    return started(spark)
+
+
+def _not_carried(warehouse: str) -> SourceNotFoundError:
+    return SourceNotFoundError(
+        f"{warehouse}: no partition was carried in this warehouse",
+        hint="tiersnap run --source LOGDIR --remote URI fills it",
+    )
+
+
+def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selection, task: WithSchema) -> DataFrame:
+    """What the task says of each partition.
+
+    Raises:
+        SourceNotFoundError: the warehouse holds no partition that was carried.
+    """
+    tables = Warehouse(spark, warehouse)
+    if not tables.exists("partitions"):
+        raise _not_carried(warehouse)
+    headers = tables.read("record_batches") if tables.exists("record_batches") else None
+    names = ("partitions", "segments")
+    partitions, segments = (_wanted(tables.read(name), selection) for name in names)
+    rows = survey_input(partitions, segments, None if headers is None else _wanted(headers, selection))
+    schema = schemas.of_arrow(task.schema)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schema)
+
+
+def _wanted(rows: DataFrame, selection: Selection) -> DataFrame:
+    """Rows of the partitions that are selected; a topic's whole name must match."""
+    rows = of_topics(rows, selection.topic)
+    if selection.partitions:
+        names = [f"{topic}-{number}" for topic, number in sorted(selection.partitions)]
+        rows = rows.where(F.concat_ws("-", "topic", "partition").isin(names))
+    return rows

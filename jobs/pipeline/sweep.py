@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline import sweeping
 from tiersnap.jobs.pipeline.counted import count_swept
+from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -32,9 +34,20 @@ def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: 
 def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
     """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
     task = SweepTask(store, isinstance(layout, LocalTieredStorageLayout))
-    removed, failed, first = count_swept(sweeping.sweep(listed, task, SWEPT))
+    removed, failed, first = count_swept(_swept(listed, task))
     if failed:
         partitions = count_of(failed, "partition")
         _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
     if removed:
         talk(f"removed {count_of(removed, 'object')} that ended attempts had left")
+
+
+def _swept(listed: DataFrame, task: SweepTask) -> DataFrame:
+    """LISTED -> SWEPT: of partitions of which attempts left objects, each once however many replicas are listed."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
+
+    first = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
+    left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first)
+    return left.mapInArrow(run, of_arrow(SWEPT))

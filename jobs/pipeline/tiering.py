@@ -45,12 +45,6 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
     return held.where("first_later is null or base_offset < first_later").drop("first_later")
 
 
-def most_tasks(ready: DataFrame) -> int:
-    """Tasks that a shuffle has at most in this session; where it decides by itself (`auto`), Spark's default."""
-    said = ready.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
-    return int(said) if said.isdecimal() else 200
-
-
 def tier(
     ready: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],

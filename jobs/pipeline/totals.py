@@ -1,12 +1,15 @@
-"""What a run listed and has to do, in numbers; refused if folders hold no segment, or two the same partition."""
+"""What a run listed and has to do, in numbers, all asked in one query."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.counted import failures
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.units import count_of
 
@@ -14,19 +17,78 @@ _SUMS = ("segment_count", "decode_count", "retry_count", "decode_bytes", "left_o
 _MORE_SUMS = ("finding_count", "copy_count", "unknown_encryption", "unread_count")
 
 
-def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:
-    """Rows of changes.partition_changes -> their sums, `partitions` and `changed` (both counts of partitions).
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the partitions of a run.
+
+    Attributes:
+        partitions, changed, distinct: counts of partitions: all, those to carry, and names of them.
+        segment_count to unread_count: sums of the columns of changes.partition_changes.
+        changed_segments: segments of the partitions to carry.
+        errors, is_transient, damaged, refused: of partitions of which nobody knows what remote storage holds.
+        left: partitions of which ended attempts left objects.
+        doubted: the first partition that begins in remote storage, if nothing of any of them is there; else None.
+        newest, recorded: numbers of runs; see changes.newest_runs.
+        differences, gone: rows that are to be appended.
+    """
+
+    partitions: int = 0
+    changed: int = 0
+    distinct: int = 0
+    segment_count: int = 0
+    decode_count: int = 0
+    retry_count: int = 0
+    decode_bytes: int = 0
+    left_out_count: int = 0
+    left_out_bytes: int = 0
+    finding_count: int = 0
+    copy_count: int = 0
+    unknown_encryption: int = 0
+    unread_count: int = 0
+    changed_segments: int = 0
+    errors: int = 0
+    is_transient: bool = True
+    damaged: int = 0
+    refused: int = 0
+    left: int = 0
+    doubted: str | None = None
+    newest: int = 0
+    recorded: int = 0
+    differences: int = 0
+    gone: int = 0
+
+
+def of_changes(changed: DataFrame) -> DataFrame:
+    """Rows of changes.partition_changes -> one row of their totals."""
+    return changed.agg(
+        F.count("*").alias("partitions"),
+        *(F.sum(name).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
+        F.count_if("is_changed").alias("changed"),
+        F.expr("sum(if(is_changed, segment_count, 0L))").alias("changed_segments"),
+        F.count_distinct("topic", "partition").alias("distinct"),
+    )
+
+
+def of_listing(listed: DataFrame) -> DataFrame:
+    """LISTED -> one row of what is said of remote storage."""
+    left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
+    doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
+    return listed.agg(*failures(F.col("remote_error").isNotNull()), left, doubted)
+
+
+def asked(frames: Iterable[DataFrame]) -> Totals:
+    """The totals that these frames hold, one row each."""
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect()
+    return Totals(**{name: value for row in rows for name, value in row.asDict().items() if value is not None})
+
+
+def refuse(totals: Totals, changed: DataFrame, sources: Sequence[str]) -> None:
+    """See that there is something to do, and no partition twice.
 
     Raises:
         NotALogDirError: there are partitions, and none has a segment.
         UsageError: a partition is listed more than once.
     """
-    totals: Row = changed.agg(
-        F.count("*").alias("partitions"),
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*_SUMS, *_MORE_SUMS)),
-        F.count_if("is_changed").alias("changed"),
-        F.count_distinct("topic", "partition").alias("distinct"),
-    ).collect()[0]
     if totals.partitions and not totals.segment_count and not totals.finding_count:
         raise NotALogDirError(
             f"{', '.join(sources)}: no segments in any of the partitions",
@@ -41,4 +103,3 @@ def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:
             hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
             "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
         )
-    return totals

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, LATER_COLUMNS, PARTITION_KEY, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
 from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 from tiersnap.snapshot.tables.trouble import of_table
@@ -57,7 +57,7 @@ class Warehouse:
     may_commit: Callable[[], None] = lambda: None
     number: int = field(default=0, init=False)
     commits: int = field(default=0, init=False)
-    _known: dict[str, bool] = field(default_factory=dict, init=False)
+    _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
 
     def path(self, table: str) -> str:
         """Where a table lies, as Hadoop's file systems name it."""
@@ -72,50 +72,40 @@ class Warehouse:
             TransientError: the place does not answer.
             RemoteStorageError: it refuses, or gives something that nobody knows.
         """
-        schema = schemas.TABLES[table]
-        if not self.exists(table):
-            # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
-            return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schema)
-        rows = self.spark.read.format("delta").load(self.path(table))
-        for name in LATER_COLUMNS.get(table, ()):
-            if name not in rows.columns:
-                rows = rows.withColumn(name, F.lit(None).cast(_field(schema, name).dataType))
-        return rows.select(*schema.names)
+        self.exists(table)
+        if (rows := self._read[table]) is not None:
+            return rows
+        # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
+        return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schemas.TABLES[table])
 
     def exists(self, table: str) -> bool:
         """Whether the table has had a commit; see `read` for what it raises."""
-        if table not in self._known:
+        if table not in self._read:
             try:
-                found = self.spark.read.format("delta").load(self.path(table)).schema
+                rows = self.spark.read.format("delta").load(self.path(table))
+                found = rows.schema
             except AnalysisException as error:
                 if (error.getCondition() or "") not in _ABSENT:
                     raise of_table(self.path(table), str(error)) from error
-                self._known[table] = False
+                self._read[table] = None
                 return False
             except Exception as error:
                 # Its class is py4j's, or on Connect another one.
                 raise of_table(self.path(table), str(error)) from error
             check_format(self.path(table), table, found)
-            self._known[table] = True
-        return self._known[table]
+            self._read[table] = rows
+        return self._read[table] is not None
 
-    def newest_runs(self) -> tuple[int, int]:
-        """Return the greatest number of a run in any table, and in `runs`: less if the last ones were killed half way.
+    def keep(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
+        """Return the rows, computed once: their tasks look at files and stores, which change.
 
-        Both are 0 before the first run.
+        They lie below the warehouse, in the place of those of an earlier run. Spark's cache would do, but a serverless
+        session has none.
         """
-        is_recorded = {**dict.fromkeys(_NUMBERED, False), "runs": True}
-        numbers = [
-            self.read(table).agg(F.max("run").alias("run")).withColumn("is_recorded", F.lit(recorded))
-            for table, recorded in is_recorded.items()
-            if self.exists(table)
-        ]
-        if not numbers:
-            return 0, 0
-        newest, recorded = F.max("run"), F.max(F.when(F.col("is_recorded"), F.col("run")))
-        found = reduce(DataFrame.unionByName, numbers).agg(newest.alias("newest"), recorded.alias("recorded"))
-        row = found.collect()[0]
-        return int(row.newest or 0), int(row.recorded or 0)
+        self.may_commit()
+        path = self.path(f"scratch/{name}")
+        rows.write.mode("overwrite").parquet(path)
+        return self.spark.read.schema(schema).parquet(path)
 
     def commits_of(self, numbers: Collection[int]) -> dict[int, RunCommits]:
         """Return what the newest commits to the tables say of these runs; nothing of one whose commits are older."""
@@ -142,14 +132,12 @@ class Warehouse:
             *(F.col(name) for name in schema.names[1:]),
         ]
         writer = rows.select(*named).write.format("delta").mode("append")
-        if table in LATER_COLUMNS:
-            writer = writer.option("mergeSchema", True)
         if table in _NUMBERED and not self.exists(table):
             columns = [name for name in _STATISTICS if name in schema.names]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
         metadata = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
         writer.option("userMetadata", json.dumps(metadata, separators=(",", ":"))).save(self.path(table))
-        self._known[table] = True
+        self._read.pop(table, None)
         self.commits += 1
         _log.info("committed to %s", self.path(table))
 
@@ -161,6 +149,7 @@ class Warehouse:
         quoted = _quoted(self.path(table)).replace("{", "{{").replace("}", "}}")
         merge = f"MERGE INTO delta.`{quoted}` AS t USING {{doomed}} AS d ON {same} WHEN MATCHED THEN DELETE"
         self.spark.sql(merge, doomed=doomed)
+        self._read.pop(table, None)
         self.commits += 1
         _log.info("deleted from %s", self.path(table))
 
@@ -175,12 +164,11 @@ def check_format(path: str, table: str, found: StructType) -> None:
 
     Raises:
         UsageError: a newer tiersnap made it.
-        CorruptDataError: columns are missing.
+        CorruptDataError: columns are missing, as in a table of an earlier one.
     """
     version = _field(found, found.names[0]).metadata.get(VERSION_KEY)
     refuse_newer(path, version)
-    later = LATER_COLUMNS.get(table, ())
-    refuse_other(path, [name for name in schemas.TABLES[table].names if name not in later], found.names)
+    refuse_other(path, schemas.TABLES[table].names, found.names)
     refuse_unversioned(path, version)
 
 

@@ -48,7 +48,7 @@ _COMBINED = tuple((name, "sum" if how == "count" else how, name) for _, how, nam
 # Taken from the first segment of the group.
 _OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
-_SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
+SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,29 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
         segments.append(table.select(SEGMENT_COLUMNS))
         partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
         closed = table.filter(pc.is_valid(table["next_base_offset"]))
-        snapshots.append(_grouped(closed, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
+        snapshots.append(_grouped(closed, SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
         if sum(partial.num_rows for partial in partials) > combined_rows * 2 + partial_rows:
             partials = [_combined(partials)]
             combined_rows = partials[0].num_rows
     if not partials:
         empty = pa.table({})
         return Aggregated(empty, empty, segments[0], [], [], [])
-    by_snapshot = _grouped(pa.concat_tables(snapshots), _SNAPSHOT_KEY, (("segments", "sum", "segments"),))
+    by_snapshot = _grouped(pa.concat_tables(snapshots), SNAPSHOT_KEY, (("segments", "sum", "segments"),))
     found = pa.concat_tables(segments)
     return Aggregated(_combined(partials), by_snapshot, found, topics.values, log_dirs.values, held.values)
+
+
+def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes) -> Aggregated:
+    """Combine partial results that were made elsewhere; segments are not among them.
+
+    Args:
+        partials: columns of Aggregated.verdicts, in any number of rows a group, with those of Aggregated.snapshots and
+            `is_closed`.
+    """
+    closed = partials.filter(partials["is_closed"])
+    by_snapshot = _grouped(closed, SNAPSHOT_KEY, (("segments", "sum", "segments"),))
+    verdicts = _combined([partials.select([*_VERDICT_KEY, *(name for *_, name in _PARTIAL), *_OF_FIRST])])
+    return Aggregated(verdicts, by_snapshot, _no_segments(), topics.values, log_dirs.values, held.values)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:

@@ -23,7 +23,7 @@ from tiersnap.snapshot.tables.remote_log_segments import Row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _AUDIT_KEY = ("harm", "kind", "judgement")
-# Columns of audit_findings; a table of an earlier version may lack some.
+# Columns of audit_findings.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
 # Columns of audits.
 AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
@@ -31,10 +31,7 @@ AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.GONE)
-FAILOVER_COLUMNS = (
-    *PARTITION_KEY,
-    *("kind", "offset", "run", "found", "lacking", "differing", "unexplained", "says"),
-)
+FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "boundary")
 
 
 def failover_of(facts: pa.Table) -> Failover:
@@ -64,7 +61,7 @@ def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
 
     Args:
         findings: columns of AUDIT_COLUMNS.
-        audits: columns of AUDITS_COLUMNS; of an earlier version there are no rows, or damage_count is null.
+        audits: columns of AUDITS_COLUMNS.
     """
     table = _newest(findings, audits)
     for name in _AUDIT_KEY:

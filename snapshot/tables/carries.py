@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 
@@ -23,13 +24,13 @@ def newest_carries(facts: pa.Table) -> pa.Table:
 
 
 def by_partition(facts: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each partition; those of one must lie side by side."""
+    """The rows of each partition as `facts.flat` gives them; those of one must lie side by side."""
     current: list[dict[str, Any]] = []
     for batch in facts.to_batches(max_chunksize=8192):
         for row in batch.to_pylist():
             if current and any(row[name] != current[0][name] for name in PARTITION_KEY):
                 yield current
                 current = []
-            current.append(row)
+            current.append(flat(row))
     if current:
         yield current

@@ -32,6 +32,15 @@ class FactKind(StrEnum):
     ERROR = "ERROR"
 
 
+# The column that is set in rows of a kind.
+COLUMN_OF = {
+    FactKind.CARRIED: "replayed",
+    FactKind.STATE: "state",
+    FactKind.BOUNDARY: "boundary",
+    FactKind.SEGMENT: "segment",
+    FactKind.FINDING: "problem",
+    FactKind.ERROR: "problem",
+}
 # What `readiness` is a view of.
 JUDGED = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.SEGMENT)
 _COUNTS = ("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until")
@@ -41,11 +50,31 @@ _OF_PARTITION = (
 )
 
 
+_COLUMNS = frozenset(COLUMN_OF.values())
+_OF_EVERY_KIND = tuple(name for name in PARTITIONS.names if name not in _COLUMNS)
+
+
 def fact(
     key: Mapping[str, object], kind: FactKind, *, run: int, offset: int = 0, part: int = 0, **values: object
 ) -> Row:
-    """A row of PARTITIONS as a dict; what is not named is null."""
+    """A row of PARTITIONS as a dict, the fields of its kind beside the key; what is not named is null."""
     return {**key, "kind": str(kind), "offset": offset, "part": part, "run": run, **values}
+
+
+def flat(row: Mapping[str, Any]) -> Row:
+    """A row of PARTITIONS as a dict -> the same as `fact` has it."""
+    column = COLUMN_OF.get(row["kind"])
+    found = {name: value for name, value in row.items() if name not in _COLUMNS}
+    return found if column is None else found | (row.get(column) or {})
+
+
+def nested(row: Mapping[str, Any]) -> Row:
+    """The inverse of `flat`."""
+    found = {name: row[name] for name in _OF_EVERY_KIND}
+    column = COLUMN_OF.get(row["kind"])
+    if column is None:
+        return found
+    return found | {column: {field.name: row.get(field.name) for field in PARTITIONS.field(column).type}}
 
 
 def of_partition(facts: PartitionFacts) -> Row:
@@ -150,25 +179,22 @@ def to_segment(row: Mapping[str, Any], snapshot: Comparison = _NOT_READ) -> Segm
 
 
 def to_batches(rows: Iterable[Row], *, size: int = 4096) -> Iterator[pa.RecordBatch]:
-    """Rows of PARTITIONS, `deltas` as arrays (DELTA_DTYPE), in batches; rows with deltas come alone."""
+    """Rows as `fact` gives them, `deltas` as arrays (DELTA_DTYPE), as batches of PARTITIONS; each state comes alone."""
     waiting: list[Row] = []
     for row in rows:
-        if "deltas" in row:
-            yield _batch([row])
+        if row["kind"] == FactKind.STATE:
+            yield _state(row)
             continue
-        waiting.append(row)
+        waiting.append(nested(row))
         if len(waiting) == size:
-            yield _batch(waiting)
+            yield pa.RecordBatch.from_pylist(waiting, schema=PARTITIONS)
             waiting = []
     if waiting:
-        yield _batch(waiting)
+        yield pa.RecordBatch.from_pylist(waiting, schema=PARTITIONS)
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = [
-        to_lists([row["deltas"] for row in rows])
-        if field.name == "deltas" and "deltas" in rows[0]
-        else pa.array([row.get(field.name) for row in rows], field.type)
-        for field in PARTITIONS
-    ]
+def _state(row: Row) -> pa.RecordBatch:
+    state = pa.StructArray.from_arrays([to_lists([row["deltas"]])], fields=list(PARTITIONS.field("state").type))
+    without = pa.RecordBatch.from_pylist([{name: row[name] for name in _OF_EVERY_KIND}], schema=PARTITIONS)
+    columns = [state if name == "state" else without[name] for name in PARTITIONS.names]
     return pa.RecordBatch.from_arrays(columns, schema=PARTITIONS)

@@ -36,6 +36,11 @@ def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema([pa.field(name.rstrip("?"), kind, nullable=name.endswith("?")) for name, kind in fields])
 
 
+def _struct(*fields: tuple[str, pa.DataType]) -> pa.StructType:
+    """One column of several fields; each may be null, as Delta Lake wants it inside a column that may be."""
+    return pa.struct(fields)
+
+
 DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     # Delta Lake has no unsigned types.
     (name, pa.from_numpy_dtype(DELTA_DTYPE[name]) if DELTA_DTYPE[name].kind == "i" else pa.int16())
@@ -79,74 +84,89 @@ SEGMENTS = _schema(
     ("deltas", pa.list_(DELTA)),
 )
 
-# Facts of a partition. `kind` says which columns are set; `offset` and `part` complete the key.
+# What a carry is made of, and where the next one may start.
+REPLAYED = _struct(
+    ("fingerprint", _TEXT),  # of the listing and the settings; "" = carry it again
+    ("topic_id", _TEXT),
+    ("directory_id", _TEXT),
+    ("cluster_id", _TEXT),
+    ("internal", _TEXT),
+    ("compacted", _TEXT),
+    ("high_watermark", _LONG),
+    ("last_stable_offset", _LONG),
+    ("unstable_because", _TEXT),
+    ("log_start_offset", _LONG),
+    ("log_end_offset", _LONG),
+    ("leader_epochs", pa.list_(LEADER_EPOCH)),
+    ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
+    ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
+    ("state_offset", _LONG),  # exclusive; null when there is no state to start from
+    ("state_chain", _TEXT),  # digest of the files below it
+    ("history_from", _LONG),
+    ("has_adopted", _BOOL),
+    ("unread_count", _LONG),  # snapshot files that could not be read
+)
+# A part of the deltas of everything below state_offset.
+STATE = _struct(("deltas", pa.list_(DELTA)))
+# The state at `offset` beside the file that was found there, and the object that was written.
+BOUNDARY = _struct(
+    ("found", _TEXT),  # trust.SnapshotVerdict, strict
+    ("says", _TEXT),
+    ("lacking", _LONG),
+    ("differing", _LONG),
+    ("forgotten", _LONG),
+    ("unexplained", _LONG),
+    ("extending", _LONG),
+    ("harmful_until", _LONG),
+    ("file_bytes", _LONG),
+    ("file_crc", _LONG),  # CRC-32C of the whole file that was compared
+    ("not_read", _TEXT),  # why the file could not be read
+    ("open_transactions", pa.list_(OPEN_TRANSACTION)),  # null where there are more than PART_DELTAS
+    ("provenance", _TEXT),  # of the computed state
+    ("folded_from", _LONG),
+    ("object_key", _TEXT),
+    ("object_crc", _LONG),  # CRC-32C of the whole object
+    ("entry_count", _LONG),
+    ("written_by", _LONG),  # number of the run that put the object
+    ("is_mended", _BOOL),  # that run put it in the place of a damaged one
+)
+# What the gate must know of the segment at `offset`.
+SEGMENT = _struct(
+    ("next_base_offset", _LONG),
+    ("size_bytes", _LONG),
+    ("modified_ns", _LONG),
+    ("digest", _TEXT),
+    ("crc_checked", _BOOL),
+    ("max_timestamp", _LONG),  # the broker's
+    ("finding_kind", _TEXT),  # of its damage
+    ("damage", _TEXT),
+    ("has_gaps", _BOOL),
+    ("missing_parts", pa.list_(_TEXT)),
+    ("rebuilt_parts", pa.list_(_TEXT)),
+)
+# A FINDING or an ERROR.
+PROBLEM = _struct(
+    ("finding_kind", _TEXT),
+    ("path", _TEXT),
+    ("position", _LONG),
+    ("message", _TEXT),
+    ("is_transient", _BOOL),
+    ("error_type", _TEXT),
+    ("hint", _TEXT),
+)
+
+# What one replay found of a partition. `kind` says which struct is set; `offset` and `part` complete the key.
 PARTITIONS = _schema(
     *_PARTITION,
     ("kind", _TEXT),  # one of FactKind
     ("offset", _LONG),
     ("part", _INT),
     ("run", _LONG),
-    # CARRIED: what the facts were made of, and where the next carry may start.
-    ("fingerprint?", _TEXT),  # of the listing and the settings; "" = carry it again
-    ("topic_id?", _TEXT),
-    ("directory_id?", _TEXT),
-    ("cluster_id?", _TEXT),
-    ("internal?", _TEXT),
-    ("compacted?", _TEXT),
-    ("high_watermark?", _LONG),
-    ("last_stable_offset?", _LONG),
-    ("unstable_because?", _TEXT),
-    ("log_start_offset?", _LONG),
-    ("log_end_offset?", _LONG),
-    ("leader_epochs?", pa.list_(LEADER_EPOCH)),
-    ("expired_to?", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
-    ("encrypted_by?", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
-    ("state_offset?", _LONG),  # exclusive; null when there is no state to start from
-    ("state_chain?", _TEXT),  # digest of the files below it
-    ("history_from?", _LONG),
-    ("has_adopted?", _BOOL),
-    ("unread_count?", _LONG),  # snapshot files that could not be read
-    # STATE: a part of the deltas of everything below state_offset.
-    ("deltas?", pa.list_(DELTA)),
-    # BOUNDARY: the state at `offset` beside the file that was found there, and the object that was written.
-    ("found?", _TEXT),  # trust.SnapshotVerdict, strict
-    ("says?", _TEXT),
-    ("lacking?", _LONG),
-    ("differing?", _LONG),
-    ("forgotten?", _LONG),
-    ("unexplained?", _LONG),
-    ("extending?", _LONG),
-    ("harmful_until?", _LONG),
-    ("file_bytes?", _LONG),
-    ("file_crc?", _LONG),  # CRC-32C of the whole file that was compared
-    ("not_read?", _TEXT),  # why the file could not be read
-    ("open_transactions?", pa.list_(OPEN_TRANSACTION)),  # null where there are more than PART_DELTAS
-    ("provenance?", _TEXT),  # of the computed state
-    ("folded_from?", _LONG),
-    ("object_key?", _TEXT),
-    ("object_crc?", _LONG),  # CRC-32C of the whole object
-    ("entry_count?", _LONG),
-    ("written_by?", _LONG),  # number of the run that put the object
-    ("is_mended?", _BOOL),  # that run put it in the place of a damaged one
-    # SEGMENT: what the gate must know of the segment at `offset`.
-    ("next_base_offset?", _LONG),
-    ("size_bytes?", _LONG),
-    ("modified_ns?", _LONG),
-    ("digest?", _TEXT),
-    ("crc_checked?", _BOOL),
-    ("max_timestamp?", _LONG),  # the broker's
-    ("damage?", _TEXT),
-    ("has_gaps?", _BOOL),
-    ("missing_parts?", pa.list_(_TEXT)),
-    ("rebuilt_parts?", pa.list_(_TEXT)),
-    # FINDING and ERROR; the kind of a segment's damage, too.
-    ("finding_kind?", _TEXT),
-    ("path?", _TEXT),
-    ("position?", _LONG),
-    ("message?", _TEXT),
-    ("is_transient?", _BOOL),
-    ("error_type?", _TEXT),
-    ("hint?", _TEXT),
+    ("replayed?", REPLAYED),
+    ("state?", STATE),
+    ("boundary?", BOUNDARY),
+    ("segment?", SEGMENT),
+    ("problem?", PROBLEM),
 )
 
 REMOTE_LOG_SEGMENTS = _schema(
@@ -168,7 +188,7 @@ REMOTE_LOG_SEGMENTS = _schema(
     ("hint?", _TEXT),
     ("is_transient?", _BOOL),
     ("run", _LONG),
-    ("is_brokers?", _BOOL),  # no claim of tiersnap names it; null of what was tiered, and of an earlier version
+    ("is_brokers?", _BOOL),  # no claim of tiersnap names it; null of what was tiered
 )
 
 RUNS = _schema(
@@ -220,7 +240,7 @@ AUDITS = _schema(
     ("batches", _LONG),
     ("first_offset?", _LONG),  # of the first batch, and inclusive of the last; null where there is none
     ("last_offset?", _LONG),
-    ("damage_count?", _LONG),  # places behind which nothing was audited; null of an earlier version
+    ("damage_count?", _LONG),  # places behind which nothing was audited
 )
 
 # What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS. Offsets
@@ -309,14 +329,4 @@ TABLES = {
     "record_batches": RECORD_BATCHES_TABLE,
     "audits": AUDITS,
     "audit_findings": AUDIT_FINDINGS,
-}
-# Columns that a table of an earlier version may lack: null there, and added with the next rows.
-LATER_COLUMNS = {
-    "audits": ("damage_count",),
-    "audit_findings": (
-        *("confidence", "before_producer_id", "transactional_id"),
-        *("segment_base_offset", "position", "timestamp"),
-    ),
-    "partitions": ("expired_to", "error_type", "hint", "is_mended", "encrypted_by"),
-    "remote_log_segments": ("is_brokers",),
 }

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
 
-_HINT = "give another --warehouse; what is in remote storage is found there"
+_HINT = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
 
 
 def refuse_newer(path: str, version: int | None) -> None:

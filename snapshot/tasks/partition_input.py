@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.tables.deltas import from_lists
+from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import (
     PARTITION_KEY,
@@ -97,7 +98,7 @@ class PartitionInput:
 
     Attributes:
         listed: the row of LISTED.
-        facts: rows of PARTITIONS with `deltas` as arrays (DELTA_DTYPE).
+        facts: rows of PARTITIONS as `facts.flat` gives them, with `deltas` as arrays (DELTA_DTYPE).
         copies: rows of REMOTE_LOG_SEGMENTS.
     """
 
@@ -190,7 +191,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str,
 
 
 class _Structs:
-    """A struct column, its rows as dicts with `deltas` as arrays; converted when first asked for."""
+    """A struct column, its rows as dicts with `deltas` as arrays and a fact's fields flat; converted at first."""
 
     def __init__(self, batch: pa.RecordBatch, name: str) -> None:
         self._batch, self._name = batch, name
@@ -198,9 +199,16 @@ class _Structs:
 
     def row(self, number: int) -> dict[str, Any]:
         if self._columns is None:
-            column = self._batch.column(self._name)
-            self._columns = {
-                field.name: from_lists(child) if field.name == "deltas" else child.to_pylist()
-                for field, child in zip(column.type, column.flatten(), strict=True)
-            }
-        return {name: values[number] for name, values in self._columns.items()}
+            self._columns = dict(_columns(self._batch.column(self._name)))
+        found = {name: values[number] for name, values in self._columns.items()}
+        return flat(found) if self._name == "fact" else found
+
+
+def _columns(array: pa.StructArray) -> Iterator[tuple[str, list[Any]]]:
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        if field.name == "deltas":
+            yield field.name, from_lists(child)
+        elif field.name == "state" and pa.types.is_struct(field.type):
+            yield field.name, [{"deltas": deltas} for deltas in from_lists(child.flatten()[0])]
+        else:
+            yield field.name, child.to_pylist()

@@ -1,6 +1,6 @@
 """The joins of the fleet's pipeline in plain Python over rows: the readable reference of jobs.pipeline.
 
-Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them.
+Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them; facts as `facts.flat` has them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import RECORDED
+from tiersnap.snapshot.tables.facts import nested
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
@@ -126,7 +127,8 @@ def unread_snapshots(listed: Row, change: Row, tables: Tables) -> list[Row]:
     """Rows of look_again.UNREAD of one partition."""
     if not change["unread_count"]:
         return []
-    unread = {row["offset"]: row["not_read"] for row in tables.facts(key_of(listed)) if row["not_read"] is not None}
+    facts = (row for row in tables.facts(key_of(listed)) if row["kind"] == "BOUNDARY")
+    unread = {row["offset"]: row["not_read"] for row in facts if row["not_read"] is not None}
     return [
         {
             **{name: listed[name] for name in PARTITION_KEY},
@@ -206,7 +208,7 @@ def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
     shown = [row for row in decodes if edge is not None and row["base_offset"] >= edge]
     return [
         _input(listed, Source.LISTED, 0, 0, listed=listed),
-        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
         *sorted((_input(row, Source.WINDOW, row["base_offset"], row["part"], decode=row) for row in shown), key=_place),
         *sorted(
             (_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
@@ -225,7 +227,7 @@ def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
     ]
     of_key = dict(zip(PARTITION_KEY, key, strict=True))
     return [
-        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
         *sorted((_input(of_key, Source.COPIES, row["start_offset"], 0, copy=row) for row in copies), key=_place),
     ]
 

@@ -29,6 +29,7 @@ from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.facts import flat, nested
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -187,7 +188,7 @@ class Runner:
         def append(name: str, rows: list[Row]) -> None:
             if rows:
                 commit = clock.step if clock is not None else lambda action: action()
-                commit(lambda: getattr(tables, name).extend(_as_table(rows, schemas.TABLES[name])))
+                commit(lambda: getattr(tables, name).extend(as_table(name, rows)))
                 ran.commits += 1
 
         def judged() -> list[Row]:
@@ -228,7 +229,7 @@ class Runner:
         carry = CarryPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
-                ran.facts += _rows(carry(input_batches(changes.carry_input(row, change, tables))))
+                ran.facts += map(flat, _rows(carry(input_batches(changes.carry_input(row, change, tables)))))
         append("partitions", ran.facts)
         append("remote_log_segments", changes.differences(ran.listed, tables.remote_log_segments, run=number))
 
@@ -251,9 +252,16 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def _as_table(rows: list[Row], schema: pa.Schema) -> list[Row]:
+def as_table(name: str, rows: list[Row]) -> list[Row]:
     """The rows as the table gives them back."""
-    return pa.Table.from_pylist(rows, schema=schema).to_pylist()
+    return [flat(row) if name == "partitions" else row for row in arrow_table(name, rows).to_pylist()]
+
+
+def arrow_table(name: str, rows: list[Row]) -> pa.Table:
+    """Rows of `Tables` in the columns of the table."""
+    return pa.Table.from_pylist(
+        [nested(row) if name == "partitions" else row for row in rows], schema=schemas.TABLES[name]
+    )
 
 
 def ready_rows(listed: Row, ready: list[Row]) -> list[Row]:

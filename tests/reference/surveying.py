@@ -14,6 +14,7 @@ from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.tables.facts import nested
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, SURVEY_INPUT, Source
 
@@ -48,7 +49,7 @@ def survey_input(tables: Tables, key: tuple[Any, ...], record_batches: list[Row]
     segments = {row["offset"]: row for row in facts if row["kind"] == "SEGMENT"}
     decodes = [row for base in sorted(segments) for row in tables.decodes(key, base)]
     rows = [
-        *sorted((_row(key, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_row(key, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
         *sorted(
             (_row(key, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
         ),

@@ -29,6 +29,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 
 pytestmark = pytest.mark.spark
@@ -55,8 +56,9 @@ def snapshots(work: Path) -> dict[str, list[Any]]:
 
 
 def table(work: Path, name: str, *without: str) -> list[dict[str, Any]]:
-    rows = DeltaTable(str(work / "warehouse" / name)).to_pyarrow_table().drop_columns(list(without))
-    return sorted(rows.to_pylist(), key=repr)
+    rows = DeltaTable(str(work / "warehouse" / name)).to_pyarrow_table().to_pylist()
+    plain = [flat(row) if name == "partitions" else row for row in rows]
+    return sorted(({each: row[each] for each in row if each not in without} for row in plain), key=repr)
 
 
 def test_what_was_collected_gives_the_entries_boundaries_and_snapshots_of_the_log_itself(

@@ -199,9 +199,9 @@ def write(source: Path, topic: str, topic_id: str, *bases: int) -> None:
     write_partition(source, topic, 0, segments, topic_id=topic_id, high_watermark=bases[-1] + 5, indexes=True)
 
 
-def killed_after(commits: int) -> object:
-    """A lease in place of one_run.only_run that is lost after so many commits."""
-    left = [commits]
+def killed_after(writes: int) -> object:
+    """A lease in place of one_run.only_run that is lost after so many writes below the warehouse."""
+    left = [writes]
 
     def check() -> None:
         left[0] -= 1
@@ -228,10 +228,12 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
         return run_job(session, RunSettings(*places, topic=topic, apply=True, run_id=f"of-{topic}"))
 
     with monkeypatch.context() as patched:
-        patched.setattr("tiersnap.jobs.pipeline.run.only_run", killed_after(3))
+        patched.setattr("tiersnap.jobs.pipeline.run.only_run", killed_after(6))
         with pytest.raises(LeaseLostError):
             run_topic("orders")
-    assert {table.name for table in warehouse.iterdir()} == {"segments", "partitions", "remote_log_segments"}
+    assert {table.name for table in warehouse.iterdir()} == {
+        *("segments", "partitions", "remote_log_segments", "scratch")
+    }
     counts = run_topic("payments").counts
     assert (counts.snapshots_written, counts.segments_tiered) == (1, 1)
     first, second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))

@@ -8,12 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.reference.living_log import LivingLog
-from tests.reference.pipeline import Runner
+from tests.reference.pipeline import Runner, arrow_table
 from tests.reference.schemas import assert_follows_schema
 from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments
 from tiersnap.jobs.pipeline.remote import current
@@ -37,7 +36,7 @@ def read(warehouse: Warehouse) -> list[list[str]]:
 
 def frame(spark: SparkSession, rows: list[dict], name: str) -> DataFrame:
     schema = schemas.TABLES[name]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), of_arrow(schema))
+    return spark.createDataFrame(arrow_table(name, rows), of_arrow(schema))
 
 
 def test_what_readers_ask_for_stays_and_all_else_goes(spark: SparkSession, tmp_path: Path) -> None:

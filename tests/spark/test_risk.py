@@ -8,12 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.pipeline import Runner
+from tests.reference.pipeline import Runner, arrow_table
 from tests.reference.surveying import headers_of
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow
@@ -40,8 +39,7 @@ def fill(spark: SparkSession, warehouse: Path, folder: Path) -> None:
     tables["record_batches"] = [row for log_dir in LOGS for row in headers_of(log_dir, TOPICS)]
     into = Warehouse(spark, str(warehouse))
     for name, rows in tables.items():
-        table = pa.Table.from_pylist(rows, schema=TABLES[name])
-        into.append(name, spark.createDataFrame(table, of_arrow(TABLES[name])), run_id="test")
+        into.append(name, spark.createDataFrame(arrow_table(name, rows), of_arrow(TABLES[name])), run_id="test")
 
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
-from tests.reference.pipeline import Ran, Runner
+from tests.reference.pipeline import Ran, Runner, arrow_table, as_table
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import carrying, changes, decoding, judging, listing, remote, tiering
@@ -32,14 +32,15 @@ from tiersnap.jobs.pipeline.counted import (
     MOST_TOLD,
     count_doubt,
     count_findings,
-    count_listed,
     count_tiered,
     count_unled,
+    of_findings,
 )
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.totals import asked, of_listing
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -50,7 +51,7 @@ from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKi
 from tiersnap.snapshot.replay.remote_start import is_continued
 from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tables.facts import FactKind, fact
+from tiersnap.snapshot.tables.facts import FactKind, fact, flat
 from tiersnap.snapshot.tables.listed import LISTED, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
@@ -87,6 +88,11 @@ def plain(rows: list[Row], schema: pa.Schema, *without: str) -> list[Row]:
     return sorted(kept, key=repr)
 
 
+def facts_of(rows: list[Row]) -> list[Row]:
+    """Facts by their keys, without the run that put an object."""
+    return sorted(({**row, "written_by": None} for row in as_table("partitions", rows)), key=repr)
+
+
 def collected(frame: DataFrame, schema: pa.Schema, *without: str) -> list[Row]:
     return plain(frame.toArrow().select(schema.names).to_pylist(), schema, *without)
 
@@ -113,11 +119,15 @@ class Stages:
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), of_arrow(schema))
 
     def table(self, tables: Tables, name: str) -> DataFrame:
-        return self.frame(getattr(tables, name), schemas.TABLES[name])
+        return self.spark.createDataFrame(arrow_table(name, getattr(tables, name)), of_arrow(schemas.TABLES[name]))
 
-    def newest_facts(self) -> DataFrame:
-        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
-        return facts.join(self.listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
+    def findings(self) -> DataFrame:
+        table = self.table(self.after, "partitions")
+        return judging.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
+
+    def judged(self, copies: DataFrame, now: int) -> DataFrame:
+        task = JudgePartition(False, now, DAY, self.is_bounded)
+        return judging.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
 
     def check_changes(self, place: str | None) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
@@ -139,10 +149,12 @@ class Stages:
         tables = self.table(self.after, "segments"), self.table(self.before, "partitions")
         sink = StoredSnapshots(runner.store, f"run-{runner.runs}")
         task = CarryPartition(self.options, sink, self.number, runner.runs, self.look)
-        rows = carrying.partition_input(self.listed, changed, *tables, is_bounded=self.is_bounded)
+        wanted = changed.where("is_changed").select(*PARTITION_KEY, "start_offset")
+        carried = carrying.Changed(wanted, wanted.count(), segments=1)
+        rows = carrying.partition_input(self.listed, carried, *tables, is_bounded=self.is_bounded)
         frame = carrying.carry(rows, task)
-        expected = plain(self.ran.facts, schemas.PARTITIONS, "written_by")
-        assert collected(frame, schemas.PARTITIONS, "written_by") == expected
+        observed = [flat(row) for row in frame.toArrow().to_pylist()]
+        assert facts_of(observed) == facts_of(self.ran.facts)
 
     def check_differences(self) -> list[Row]:
         table = self.table(self.before, "remote_log_segments")
@@ -152,16 +164,12 @@ class Stages:
         return expected
 
     def check_ready(self, found: list[Row], now: int) -> None:
-        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
-        copies = self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS)
-        readiness = judging.verdicts(facts, copies, JudgePartition(False, now, DAY, self.is_bounded))
+        readiness = self.judged(self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS), now)
         frame = tiering.ready_segments(readiness, self.listed, READY)
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
-        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
-        copies = self.table(self.after, "remote_log_segments")
-        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY, self.is_bounded)).drop("copy")
+        frame = self.judged(self.table(self.after, "remote_log_segments"), now).drop("copy")
         assert collected(frame, schemas.READINESS) == plain(self.ran.readiness, schemas.READINESS)
 
 
@@ -361,7 +369,8 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
             for part, each in enumerate(found)
         ]  # fmt: skip
         outcome = RunOutcome()
-        count_findings(outcome, spark.createDataFrame(pa.Table.from_pylist(rows, schemas.PARTITIONS)))
+        findings = spark.createDataFrame(arrow_table("partitions", rows))
+        count_findings(outcome, of_findings(findings).collect(), findings)
         assert (outcome.finding_count, outcome.findings) == (len(found), found[:MOST_TOLD])
         settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
         assert exit_code(outcome, settings) is exit_code_of(found)
@@ -375,8 +384,8 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
             for number, lacks in enumerate(lacking)
         ]
         outcome = RunOutcome()
-        count_listed(outcome, spark.createDataFrame(pa.Table.from_pylist(rows, LISTED)), "s3://elsewhere/")
-        count_doubt(outcome)
+        listed = spark.createDataFrame(pa.Table.from_pylist(rows, LISTED))
+        count_doubt(outcome, asked([of_listing(listed)]).doubted, "s3://elsewhere/")
         assert exit_code(outcome, settings) == code
         said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
         assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
@@ -392,9 +401,9 @@ def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, 
 
     def told() -> tuple[int, list[str]]:
         ran = runner()
-        facts = Stages(spark, runner.tables, runner.tables, ran, runner.tables.next_run()).newest_facts()
+        findings = Stages(spark, runner.tables, runner.tables, ran, runner.tables.next_run()).findings()
         outcome = RunOutcome()
-        count_findings(outcome, facts)
+        count_findings(outcome, of_findings(findings).collect(), findings)
         return outcome.finding_count, [each.path for each in outcome.findings]
 
     first = told()

@@ -26,6 +26,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -62,7 +63,8 @@ def verdicts(runner: Runner) -> dict[str, int]:
     found: list[str] = []
     for key in sorted({key_of(row) for row in tables.partitions}):
         rows = judge_input(key, tables)
-        facts, copies = ([row[name] for row in rows if name in row] for name in ("fact", "copy"))
+        facts = [flat(row["fact"]) for row in rows if "fact" in row]
+        copies = [row["copy"] for row in rows if "copy" in row]
         found += [row["verdict"] for row in judge.verdicts(facts, copies)]
     return {verdict: found.count(verdict) for verdict in sorted(set(found))}
 

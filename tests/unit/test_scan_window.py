@@ -28,7 +28,6 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
 from tiersnap.snapshot.replay.scan_window import window_offset
-from tiersnap.snapshot.tables.schemas import PARTITIONS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -231,8 +230,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
     ran = run(runner, apply=False)
     (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
-    facts = [{**dict.fromkeys(PARTITIONS.names), **row} for row in ran.facts]
-    bounded, exact = (list(JudgePartition(False, NOW, DAY, scan).verdicts(facts, [])) for scan in (True, False))
+    bounded, exact = (list(JudgePartition(False, NOW, DAY, scan).verdicts(ran.facts, [])) for scan in (True, False))
     assert bounded[0]["verdict"] == "READY"
     assert (exact[0]["verdict"], exact[0]["copy"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["offset"] == bounded[0]["next_base_offset"]

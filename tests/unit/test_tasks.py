@@ -15,7 +15,7 @@ from tests.reference import changes
 from tests.reference.all_logs import assemble
 from tests.reference.changes import Row, input_batches, key_of
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import DAY, Runner
+from tests.reference.pipeline import DAY, Runner, arrow_table
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import read_table, readiness
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -25,7 +25,6 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.replay_options import CarryOptions
 from tiersnap.snapshot.replay.segment_fold import fold_segment
-from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
@@ -166,8 +165,7 @@ def warehouse(tmp_path: Path) -> tuple[str, Runner]:
         runner(every_boundary=True)
     folder = tmp_path / "warehouse"
     for name in ("partitions", "remote_log_segments"):
-        rows = pa.Table.from_pylist(getattr(runner.tables, name), schema=schemas.TABLES[name])
-        write_deltalake(str(folder / name), rows)
+        write_deltalake(str(folder / name), arrow_table(name, getattr(runner.tables, name)))
     return str(folder), runner
 
 

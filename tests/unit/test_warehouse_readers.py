@@ -26,7 +26,7 @@ def row(run: int, offset: int, found: str) -> dict[str, object]:
     """A boundary; every other column is null, or what stands for nothing where it must not be."""
     known: dict[str, object] = {
         "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "offset": offset, "part": 0,
-        "run": run, "found": found, "says": SAYS,
+        "run": run, "boundary": {"found": found, "says": SAYS},
     }  # fmt: skip
     for field in PARTITIONS:
         if field.name not in known:
@@ -65,7 +65,7 @@ def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no
     table.optimize.compact()
     assert DeltaTable(warehouse / "partitions").to_pyarrow_table().num_rows == 4
     duckdb = pytest.importorskip("duckdb")
-    bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where found = 'SUSPECT'"
+    bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where boundary.found = 'SUSPECT'"
     assert duckdb.sql(bare).fetchall() == [(6,)], "one is right: the rest is superseded, or of compacted files"
 
 

@@ -38,10 +38,11 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     A partition that no run has carried counts as not compacted, and its log as starting with its first segment.
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
-    was_cleaned = (F.coalesce("compacted", F.lit("")) != "").alias("was_cleaned")
     ids = ("topic_id", "cluster_id")
-    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, F.expr(_NEWEST_EPOCH).alias("leader_epoch"))
-    facts = still_there(partitions).select(*known)
+    facts = still_there(partitions, ("log_start_offset", "compacted", "leader_epochs", *ids))
+    was_cleaned = "coalesce(compacted, '') != '' as was_cleaned"
+    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, f"{_NEWEST_EPOCH} as leader_epoch")
+    facts = facts.select(*PARTITION_KEY, "carried.*").selectExpr(*known)
     rows = first.join(facts, on=list(PARTITION_KEY), how="left")
     return rows.select(
         *PARTITION_KEY,
@@ -55,10 +56,10 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
 
 def segments_of_facts(partitions: DataFrame) -> DataFrame:
     """The table `partitions` -> PARTITION_KEY, `base_offset` and `size_bytes` of the segments that were listed last."""
-    last = still_there(partitions).select(*PARTITION_KEY, "run")
+    last = still_there(partitions).select(*PARTITION_KEY, "carried.run")
     segments = partitions.where(F.col("kind") == str(FactKind.SEGMENT))
     found = segments.join(last, on=[*PARTITION_KEY, "run"], how="left_semi")
-    return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "size_bytes")
+    return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "segment.size_bytes")
 
 
 def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
