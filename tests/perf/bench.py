@@ -34,7 +34,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "upload": upload_rows.rows,
     "reading": reading_rows.rows,
     "host": host_rows.rows,
-    "fixed": fleet_rows.fixed_rows,
+    "idle": fleet_rows.idle_rows,
     "fleet": fleet_rows.rows,
     "audit": audit_rows.rows,
     "profile": profile_rows.rows,

@@ -1,4 +1,4 @@
-"""The main job in a process of its own, for its memory: `python -m tests.perf.fleet fixed|segments|collected …`.
+"""The main job in a process of its own, for its memory: `python -m tests.perf.fleet segments|collected …`.
 
 Prints one JSON object. CPU seconds are those of all processes of the job (driver, JVM, executors, workers), from /proc;
 memory of Python is its peak. `segments` runs on a standalone cluster of one worker, because in local mode tasks share
@@ -87,14 +87,6 @@ def heap(log: Path) -> int:
     return max(map(int, _COLLECTED.findall(log.read_text())), default=0) << 20
 
 
-def fixed(session: Callable[[], SparkSession], source: str, work: Path) -> list[Ran]:
-    """The session's start with the first run in it, then the same work again on the session that is there."""
-    began, cpu = time.perf_counter(), cpu_of_tree()
-    first = measured(session(), settings(source, work / "cold", apply=True))
-    cold = Ran(cpu_of_tree() - cpu, time.perf_counter() - began, first.decoded)
-    return [cold, measured(session(), settings(source, work / "warm", apply=True))]
-
-
 def segments(session: Callable[[], SparkSession], source: str, work: Path, shape: LogShape) -> list[Ran]:
     """The first run, one with nothing new, and one after a new segment; nothing is written to remote storage."""
     first, idle = collected(session, source, work)
@@ -113,10 +105,6 @@ def collected(session: Callable[[], SparkSession], source: str, work: Path) -> l
 def main(kind: str, source: str, folder: str, *shape: str) -> None:
     work = Path(folder)
     log = work / "gc.log"
-    if kind == "fixed":
-        runs = fixed(lambda: open_session("local[2]", {}), source, work)
-        print(json.dumps({"runs": [asdict(each) for each in runs]}))
-        return
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = delta_jars.jars()
     conf = {

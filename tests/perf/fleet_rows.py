@@ -26,22 +26,27 @@ _PYTHON, _HEAP = 300 * MIB, 1024 * MIB
 _RUNS = (("first run", 1.3e-3), ("nothing new", 0.2e-3), ("one new segment", 0.2e-3))
 
 
-def fixed_rows(scale: Scale) -> Iterator[Row]:
-    """The bundled logs, with --apply and a directory as remote storage; reported, and no budget."""
+def idle_rows(scale: Scale) -> Iterator[Row]:
+    """A run over the bundled logs that finds nothing to do: in a process of its own, and again in its session."""
     taken = []
-    for _ in range(scale.repetitions):
-        with tempfile.TemporaryDirectory(dir=DATA) as work:
-            taken.append(_fleet("fixed", str(_BUNDLED), work)["runs"])
-    for name, aim, runs in (("cold, session start included", 30, 0), ("in a warm session", 8, 1)):
-        each = sorted((run[runs] for run in taken), key=lambda run: run["seconds"])
-        middle = each[len(each) // 2]
+    with tempfile.TemporaryDirectory(dir=DATA) as work:
+        _said("tests.perf.idle", str(_BUNDLED), work)  # the run before it
+        for _ in range(scale.repetitions):
+            taken.append(json.loads(_said("tests.perf.idle", str(_BUNDLED), work)))
+    for name, unit, limit, found in (
+        ("cold, session start included", "s of CPU", 20, [each["cold"]["cpu"] for each in taken]),
+        ("in a warm session", "s", 3, [each["warm"][-1]["seconds"] for each in taken]),
+        ("in a warm session", "SQL executions", 10, [each["warm"][-1]["executions"] for each in taken]),
+    ):
+        middle = sorted(found)[len(found) // 2]
+        last = taken[-1]["warm"][-1]
         yield Row(
-            f"tiersnap run on the bundled logs, {name}",
-            f"aim: {aim} s",
-            f"{middle['seconds']:.1f} s",
-            f"{middle['cpu']:.1f} s of CPU",
-            aim / middle["seconds"],
-            None,
+            f"tiersnap run with nothing to do on the bundled logs, {name}",
+            f"\N{LESS-THAN OR EQUAL TO} {limit} {unit}",
+            f"{middle:.1f} {unit}",
+            f"{last['jobs']} jobs, {last['tasks']} tasks, {last['calls']:,} calls, {last['cpu']:.1f} s of CPU",
+            middle / limit,
+            middle <= limit,
         )
 
 
@@ -94,9 +99,13 @@ def _segments(count: int) -> dict[str, Any]:
 
 def _fleet(*words: str) -> dict[str, Any]:
     """What `python -m tests.perf.fleet WORDS` says."""
-    command = [sys.executable, "-m", "tests.perf.fleet", *words]
+    found: dict[str, Any] = json.loads(_said("tests.perf.fleet", *words).splitlines()[-1])
+    return found
+
+
+def _said(module: str, *words: str) -> str:
+    command = [sys.executable, "-m", module, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     if done.returncode:
-        raise RuntimeError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        raise RuntimeError(f"{module} {words} ended with {done.returncode}: {done.stderr[-3000:]}")
+    return done.stdout

@@ -21,7 +21,7 @@ _TITLES = {
     "upload": "Upload",
     "reading": "What is read and asked for",
     "host": "The commands of one host",
-    "fixed": "The main job: fixed cost",
+    "idle": "The main job: nothing to do",
     "fleet": "The main job: cost of segments",
     "audit": "The audit of batch headers",
     "profile": "Where the time goes",
