@@ -49,7 +49,8 @@ def run(source: Path, remote: Remote, warehouse: Path, *options: str, report: st
 
 
 def versions(warehouse: Path) -> dict[str, int]:
-    return {table.name: DeltaTable(str(table)).version() for table in warehouse.iterdir() if table.is_dir()}
+    tables = (log.parent for log in warehouse.glob("*/_delta_log"))
+    return {table.name: DeltaTable(str(table)).version() for table in tables}
 
 
 def verdicts(report: Path) -> dict[str, int]:
