@@ -26,7 +26,7 @@ def plan_of(rows: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_run_moves_deltas_to_the_replay_alone(
+def test_run_moves_payload_to_the_replay_alone(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs, warehouse = write_fleet(tmp_path / "logs"), Warehouse(spark, str(tmp_path / "warehouse"))
