@@ -55,7 +55,7 @@ def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None
 
 
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
-    """Add that `place`, a URI, lacks the beginning of the partition `doubted`, if nothing failed that may come of it."""
+    """Add that `place`, a URI, lacks the beginning of the partition `doubted` if nothing failed that may hide it."""
     if doubted is not None and not outcome.error_count:
         outcome.errors.append(place_error(doubted, place))
         outcome.error_count, outcome.refused_count, outcome.is_transient = 1, 1, False
