@@ -139,7 +139,7 @@ format: install ## Let ruff format the code
 	$(BIN)/ruff format .
 
 schemas: install ## Into docs/: JSON schemas of every command's output and of the report's data, and commands.md
-	$(BIN)/python -m tiersnap.jobs.schemas
+	$(BIN)/python -m tests.published_docs
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

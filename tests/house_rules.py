@@ -55,7 +55,6 @@ _ACTING_METHODS = {
     *("put_if_absent", "put_file_if_absent", "replace_if"),
 }
 _MAY_ACT_SILENTLY = {
-    "jobs/schemas.py": "make schemas",
     "remote_storage/stores/paced_store.py": "hands on to a store that logs",
 }
 

@@ -13,12 +13,12 @@ from msgspec import Meta
 from tiersnap.jobs.command import command
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import shown
+from tiersnap.snapshot.dump.files import FileKind
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.dump.contents import Contents, Text
-    from tiersnap.snapshot.dump.files import FileKind
 
 # A finding or an error; msgspec knows no union of two dataclasses.
 _Damage = Annotated[

@@ -19,6 +19,8 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, ForPeople, Leftovers, leftovers_by_kind, tell_leftovers
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.retire.outcomes import ExpireAction
+from tiersnap.remote_storage.retire.retention import Breach
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -26,8 +28,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.retire.expire_delete import Deleted, ExpireOutcome
-    from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan, ExpiringSegment
-    from tiersnap.remote_storage.retire.retention import Breach
+    from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import click
 from msgspec import Meta
@@ -12,10 +12,8 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import RELEASE
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.snapshot.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.models.answers import Answer
-    from tiersnap.snapshot.exactly_once.models.client_eras import Severity
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import Severity
 
 
 @dataclass(frozen=True, slots=True)

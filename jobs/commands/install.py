@@ -15,13 +15,13 @@ from tiersnap.jobs.again import again
 from tiersnap.jobs.command import command
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.install import Installation
-    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
-    from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _SENTENCES = {
     "NOT_COMPARED": "are there and not compared: tiersnap verify LOGDIR --remote s3://bucket/prefix",
@@ -114,7 +114,7 @@ def install(
 
 def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
     """Yield the plans, carried out while they are shown."""
-    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
+    from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 
     for partition, planned in job.plans(write=apply):
         for each in planned:
@@ -124,7 +124,7 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
-    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
+    from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]

@@ -26,10 +26,11 @@ from tiersnap.jobs.sentences import (
 )
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.snapshot.errors import UsageError
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
+    from tiersnap.remote_storage.cluster.mend import Mending
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ def mend(
 
     That brokers read --remote is proven as by tiersnap publish. Plain text goes among no encrypted segments.
     """
-    from tiersnap.remote_storage.cluster.mend import MendOutcome, exit_code_of, plan_mending
+    from tiersnap.remote_storage.cluster.mend import exit_code_of, plan_mending
     from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
+    from tiersnap.remote_storage.cluster.outcomes import MendOutcome
     from tiersnap.remote_storage.cluster.put_back import PutBack
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.stores.open_store import open_existing_store

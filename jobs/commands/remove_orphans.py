@@ -17,12 +17,13 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.retire.orphans import Fate, Orphan, OrphanKind
+    from tiersnap.remote_storage.retire.orphans import Orphan
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,9 @@ def remove_orphans(
     young is counted, with the time from which it may go.
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
-    from tiersnap.remote_storage.retire.orphans import OrphanKind
     from tiersnap.remote_storage.retire.orphans_find import find_orphans
     from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome, remove
+    from tiersnap.remote_storage.retire.outcomes import OrphanKind
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic

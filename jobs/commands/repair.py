@@ -21,13 +21,14 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.repair.log_dirs import HostRepair
-    from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
-    from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+    from tiersnap.snapshot.repair.plan import PlannedSnapshot
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
 _LEFT_ALONE = {
@@ -95,7 +96,8 @@ def repair(
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
-    from tiersnap.snapshot.repair.plan import PlanOptions, RepairAction
+    from tiersnap.snapshot.repair.plan import PlanOptions
+    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     if apply and out is not None:
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
@@ -154,7 +156,7 @@ def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     from tiersnap.snapshot.repair.log_dirs import is_local
-    from tiersnap.snapshot.repair.plan import RepairAction
+    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
@@ -195,7 +197,7 @@ def _room(needed: int, log_dir: Path) -> Iterator[str]:
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-    from tiersnap.snapshot.repair.plan import RepairAction
+    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"

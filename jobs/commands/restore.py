@@ -19,6 +19,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.restore.outcomes import RestoreAction
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
@@ -26,7 +27,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.carry_out import Restored
-    from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
+    from tiersnap.remote_storage.restore.plan import RestorePlan
     from tiersnap.remote_storage.restore.target import Target
     from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
 

@@ -30,12 +30,12 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.outcome import RunOutcome
     from tiersnap.jobs.pipeline.settings import RunSettings
-    from tiersnap.snapshot.readiness.verdict import Verdict
 
 _WORDS = "tiersnap.words"
 

@@ -18,6 +18,8 @@ from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.readiness.host_commands import HostCommands
     from tiersnap.snapshot.readiness.scan_totals import ScanTotals
     from tiersnap.snapshot.readiness.scanned import Scanned
-    from tiersnap.snapshot.readiness.verdict import Verdict
-    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
     from tiersnap.snapshot.report.of_scan import ScanPage
 
 # Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.

@@ -26,14 +26,14 @@ from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import Reaction, Severity
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.models.answers import Answer
     from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-    from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction, Severity
+    from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
-    from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
-    from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.beginnings import Beginnings
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -162,7 +162,7 @@ class _Answers:
             UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
                 exclude each other.
         """
-        from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
+        from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
         from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
         if self.at is not None or self.producers:

@@ -19,11 +19,12 @@ from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
-    from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, TransactionVerdict
+    from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
@@ -242,7 +243,8 @@ def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:
 
 def _opened(judged: JudgedTransaction, as_of: int) -> OpenTransaction:
     """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
-    from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict, abort_command, terminate_command
+    from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, terminate_command
+    from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 
     transaction, coordinated, verdict = judged.transaction, judged.coordinated, judged.verdict
     state = None if coordinated is None else coordinated.value
@@ -285,12 +287,8 @@ def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everyt
 
 
 def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
-    from tiersnap.snapshot.exactly_once.transactions.hanging import (
-        NEXT_STEP,
-        TransactionVerdict,
-        abort_command,
-        terminate_command,
-    )
+    from tiersnap.snapshot.exactly_once.transactions.hanging import NEXT_STEP, abort_command, terminate_command
+    from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 
     judged, verdicts = outcome.judged, outcome.verdicts
     yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"

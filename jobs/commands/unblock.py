@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import click
 from msgspec import UNSET, UnsetType
@@ -18,10 +18,8 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.snapshot.units import count_of
-
-if TYPE_CHECKING:
-    from tiersnap.remote_storage.cluster.freeing import End
 
 
 @dataclass(frozen=True, slots=True)

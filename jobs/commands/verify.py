@@ -16,11 +16,11 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
+from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.verdict import Verdict
-
-
-class End(StrEnum):
-    """How it ended, or would end."""
-
-    PLANNED = "PLANNED"
-    FREED = "FREED"
-    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
-    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
-    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
-    REFUSED = "REFUSED"  # it was tiered and may not be published
-
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import PlaintextRefusedError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
@@ -20,23 +20,6 @@ from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _KEYS = ObjectKeys()
-
-
-class MendAction(StrEnum):
-    """How a missing segment comes back."""
-
-    COPY = "COPY"  # its objects as they are
-    REBUILD = "REBUILD"  # in another layout, built again from the segment
-    NONE = "NONE"  # it is not there, or is another segment
-
-
-class MendOutcome(StrEnum):
-    """What became of it."""
-
-    PLANNED = "PLANNED"
-    MENDED = "MENDED"
-    DELETED = "DELETED"  # by brokers, meanwhile
-    FAILED = "FAILED"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
+from tiersnap.remote_storage.cluster.mend import Mending
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log

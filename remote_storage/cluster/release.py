@@ -14,9 +14,10 @@ from functools import partial
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.disable_copying import own_values, settings_while_off, still_aside, toggle
-from tiersnap.remote_storage.cluster.freeing import End, Freeing
+from tiersnap.remote_storage.cluster.freeing import Freeing
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
 from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition

@@ -13,12 +13,12 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_plan import (
-    InstallOutcome,
     InstallPlanner,
     PartitionSnapshots,
     PlannedInstall,
     without_folding,
 )
+from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.disk_findings import findings_of

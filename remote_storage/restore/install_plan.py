@@ -7,12 +7,12 @@ vouches for its bytes and it says what the log says; nothing that was computed h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stored.snapshot_objects import (
     SnapshotRecord,
     list_manifests,
@@ -31,47 +31,6 @@ from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison, compare
 from tiersnap.snapshot.units import count_of
-
-
-class InstallOutcome(StrEnum):
-    """What happens at one offset."""
-
-    WRITE = "WRITE"
-    REPLACE = "REPLACE"
-    KEEP = "KEEP"  # there and trusted
-    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which is not asked
-    NEEDS_REPLACE = "NEEDS_REPLACE"
-    ABOVE_NEWEST = "ABOVE_NEWEST"
-    STRAY = "STRAY"
-    NEVER_TIERED = "NEVER_TIERED"
-    UNVERIFIED = "UNVERIFIED"
-    NOT_STORED = "NOT_STORED"  # wanted here, and no run stored it
-    NOT_ALIGNED = "NOT_ALIGNED"  # stored, but no segment begins there
-    NOT_REACHED = "NOT_REACHED"  # stored, but the log is damaged below it
-    NOT_VOUCHED = "NOT_VOUCHED"  # stored, but no manifest names it: the run did not finish
-    CORRUPT = "CORRUPT"  # stored, but not the bytes that the manifest names
-    DISAGREES = "DISAGREES"  # stored, but contradicts the log
-
-    @property
-    def writes(self) -> bool:
-        """Whether a file is written."""
-        return self in (InstallOutcome.WRITE, InstallOutcome.REPLACE)
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether remote storage holds what must not be installed."""
-        return self in (InstallOutcome.CORRUPT, InstallOutcome.DISAGREES)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a segment goes on without its snapshot until somebody does something."""
-        return self in (
-            InstallOutcome.NEEDS_REPLACE,
-            InstallOutcome.ABOVE_NEWEST,
-            InstallOutcome.UNVERIFIED,
-            InstallOutcome.NOT_STORED,
-            InstallOutcome.NOT_VOUCHED,
-        )
 
 
 @dataclass(frozen=True, slots=True)

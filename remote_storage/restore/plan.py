@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, partial
 
 import numpy as np
@@ -25,6 +24,7 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find import FoundPartition, named
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
+from tiersnap.remote_storage.restore.outcomes import RestoreAction
 from tiersnap.remote_storage.restore.published import (
     Published,
     as_claimed,
@@ -43,14 +43,6 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
 from tiersnap.snapshot.units import count_of
-
-
-class RestoreAction(StrEnum):
-    """What happens to a partition."""
-
-    RESTORE = "RESTORE"
-    RESUME = "RESUME"  # an earlier restore was cut short
-    COMPARE = "COMPARE"  # a folder with such segments is there
 
 
 @dataclass(frozen=True, slots=True)

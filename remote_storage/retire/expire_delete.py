@@ -20,18 +20,13 @@ from tiersnap.remote_storage.inventory.partition_objects import list_partition_o
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.retire.expire_plan import (
-    ExpireAction,
-    ExpirePlan,
-    ExpiringSegment,
-    PartitionInUseError,
-    in_use,
-)
+from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.leftovers import Swept, sweep_partition
-from tiersnap.remote_storage.retire.orphans import Aged, Fate, judge_snapshots
+from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours
 from tiersnap.remote_storage.retire.orphans_outcome import remove
+from tiersnap.remote_storage.retire.outcomes import ExpireAction, Fate
 from tiersnap.remote_storage.retire.retention import Breach
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record

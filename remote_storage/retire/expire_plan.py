@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
@@ -22,6 +21,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
 from tiersnap.remote_storage.retire.leftovers import old_leftovers
+from tiersnap.remote_storage.retire.outcomes import ExpireAction
 from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
@@ -30,17 +30,6 @@ from tiersnap.remote_storage.stored.process import is_gone
 from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-
-
-class ExpireAction(StrEnum):
-    """What becomes of a segment, or of a whole partition."""
-
-    DELETE = "DELETE"
-    LOCKED = "LOCKED"  # the store does not let it be deleted now
-    WAIT = "WAIT"  # an older segment is LOCKED: only a prefix of the log goes
-    LEAVE_TO_BROKERS = "LEAVE_TO_BROKERS"
-    IN_USE = "IN_USE"  # somebody is copying segments of the partition
-    REFUSE = "REFUSE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,8 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
-from tiersnap.remote_storage.retire.orphans import (
-    TOPIC_DELETED,
-    Aged,
-    Fate,
-    Orphan,
-    OrphanKind,
-)
+from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged, Orphan
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded

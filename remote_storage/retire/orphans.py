@@ -12,43 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
 from tiersnap.snapshot.units import utc
-
-
-class OrphanKind(StrEnum):
-    """What it is."""
-
-    COPY = "COPY"  # all objects of a segment
-    ATTEMPT = "ATTEMPT"  # some of them
-    SNAPSHOT = "SNAPSHOT"
-    MANIFEST = "MANIFEST"
-    CLAIM = "CLAIM"
-    EXPIRE = "EXPIRE"  # what expire was deleting
-    CLUSTER = "CLUSTER"
-    UNBLOCK = "UNBLOCK"  # what unblock had to put back
-    PROBE = "PROBE"
-    UPLOAD = "UPLOAD"  # multipart, unfinished
-    FILE = "FILE"  # in .tiersnap-unfinished
-    PARTITION = "PARTITION"  # what is of a partition that is refused
-
-
-class Fate(StrEnum):
-    """What becomes of it."""
-
-    REMOVE = "REMOVE"
-    WAIT = "WAIT"  # too young; it may go later
-    LEAVE = "LEAVE"  # named, and left to people
-    REFUSE = "REFUSE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,7 @@ from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, Know
 from tiersnap.remote_storage.retire.orphan_configs import judge_saved_configs
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
-    Fate,
     Orphan,
-    OrphanKind,
     candidates,
     judge_attempts,
     judge_rest,
@@ -29,6 +27,7 @@ from tiersnap.remote_storage.retire.orphans import (
     judge_young,
     young_candidates,
 )
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.retire.orphans import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.retire.orphans import Orphan
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 

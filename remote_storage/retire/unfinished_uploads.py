@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.retire.orphans import (
-    Aged,
-    Fate,
-    Orphan,
-    OrphanKind,
-)
+from tiersnap.remote_storage.retire.orphans import Aged, Orphan
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.retire.store_leftovers import (
     UploadOfSegment,
     old_probes,

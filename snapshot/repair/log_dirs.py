@@ -17,7 +17,8 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
-from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, RepairAction
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions
+from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.partition_replay import Beginning

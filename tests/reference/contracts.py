@@ -13,13 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from tests.published_docs import printing_commands
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
-from tiersnap.jobs.schemas import printing_commands
 from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
 
 CONTRACTS = printing_commands()

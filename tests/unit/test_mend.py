@@ -16,8 +16,9 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
 from tests.unit.test_encrypted_remote import encrypt
-from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome, exit_code_of, plan_mending
+from tiersnap.remote_storage.cluster.mend import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.cluster.put_back import PutBack
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.published_docs import readiness_schema
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.jobs.commands.report import (
     ReportedPartition,
@@ -22,7 +23,6 @@ from tiersnap.jobs.commands.report import (
     topic_row,
 )
 from tiersnap.jobs.output import plain
-from tiersnap.jobs.schemas import readiness_schema
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.verdict import Verdict

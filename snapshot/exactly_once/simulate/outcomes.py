@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, Broke
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction
 from tiersnap.snapshot.exactly_once.models.eras import releases_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
-from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.kinds import Write
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, SourceNotFoundError
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
@@ -27,21 +27,6 @@ from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-
-
-class SnapshotOrigin(StrEnum):
-    """Where the replica's snapshot is from."""
-
-    BROKER = "broker"
-    OLDER = "older"
-    OURS = "ours"
-    EMPTY = "empty"
-    ANOTHER = "another"
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a file that exists."""
-        return self not in (SnapshotOrigin.OURS, SnapshotOrigin.EMPTY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.kinds import Write
 from tiersnap.snapshot.exactly_once.simulate.what_if import WriteClass
 from tiersnap.snapshot.units import count_of
 

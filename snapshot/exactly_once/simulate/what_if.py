@@ -23,7 +23,8 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     ProducerEntry,
 )
 from tiersnap.snapshot.exactly_once.models.verification import TransactionCheck
-from tiersnap.snapshot.exactly_once.simulate.next_writes import Write, Writes, next_writes
+from tiersnap.snapshot.exactly_once.simulate.kinds import Write
+from tiersnap.snapshot.exactly_once.simulate.next_writes import Writes, next_writes
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES, ReplicaState, cached_by_broker
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 

@@ -20,35 +20,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.coordinator_request import TWO_PHASE_TIMEOUT_MS, is_timed_out
 from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
 from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
+from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.units import format_duration
-
-
-class TransactionVerdict(StrEnum):
-    """As in the table above."""
-
-    UNKNOWN = "UNKNOWN"
-    YOUNG = "YOUNG"
-    HANGING_NO_TID = "HANGING_NO_TID"
-    HANGING_NOT_IN_TXN = "HANGING_NOT_IN_TXN"
-    EXPECTED_MARKER = "EXPECTED_MARKER"
-    TWO_PHASE = "TWO_PHASE"
-    OVERDUE = "OVERDUE"
-    ONGOING = "ONGOING"
-
-    @property
-    def is_hanging(self) -> bool:
-        """Whether nobody will end the transaction but an operator."""
-        return self in _HANGING
-
-
-_HANGING = (TransactionVerdict.HANGING_NO_TID, TransactionVerdict.HANGING_NOT_IN_TXN)
 
 NEXT_STEP = {
     TransactionVerdict.UNKNOWN: "name also the log directories that hold the rest of __transaction_state",

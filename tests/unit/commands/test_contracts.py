@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.published_docs import printing_commands, reference, schema_files
 from tests.reference.command import tiersnap
 from tests.reference.contracts import (
     CLUSTER,
@@ -27,7 +28,6 @@ from tests.reference.contracts import (
 from tests.reference.schemas import FOLDER, assert_follows_schema
 from tiersnap.jobs.cli import run as tiersnap_run
 from tiersnap.jobs.commands import COMMANDS
-from tiersnap.jobs.schemas import printing_commands, reference, schema_files
 
 pytestmark = pytest.mark.unit
 

@@ -20,6 +20,7 @@ from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
@@ -29,7 +30,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import (
     log_start_goes_back,
     newest_disagreement,
 )
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot, SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
 from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotCause, SnapshotFound

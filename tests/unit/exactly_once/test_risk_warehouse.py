@@ -15,8 +15,8 @@ from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import SnapshotOrigin
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, SimulatePartition

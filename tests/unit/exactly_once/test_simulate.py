@@ -27,10 +27,10 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     next_sequence,
 )
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
-from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import replicas
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot, SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,

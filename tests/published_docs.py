@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import msgspec
@@ -97,9 +95,6 @@ def document_schema(words: str, prints: Prints) -> Schema:
 
 def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
     """Return the schema of each type, and by name those that they refer to; no object has members beside its own."""
-    for kind in kinds:
-        for each in (kind, *get_args(kind)):
-            _resolve(each)
     parts, defs = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for each in defs.values():
         each.pop("title", None)
@@ -117,16 +112,6 @@ def _drop_defaults(members: Schema) -> Iterator[str]:
         if "default" in member:
             del member["default"]
             yield name
-
-
-def _resolve(kind: object) -> None:
-    """Give the module of a type the names below its `if TYPE_CHECKING`, which annotations of results refer to."""
-    module = sys.modules[getattr(kind, "__module__", "builtins")]
-    if not module.__name__.startswith("tiersnap.jobs.commands."):
-        return
-    for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            exec(compile(ast.Module(node.body, []), str(module.__file__), "exec"), module.__dict__)
 
 
 def _name(part: Schema) -> str:

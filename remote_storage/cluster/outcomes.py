@@ -1,0 +1,33 @@
+"""What mend does with a segment, and how unblock ends with a topic."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class MendAction(StrEnum):
+    """How a missing segment comes back."""
+
+    COPY = "COPY"  # its objects as they are
+    REBUILD = "REBUILD"  # in another layout, built again from the segment
+    NONE = "NONE"  # it is not there, or is another segment
+
+
+class MendOutcome(StrEnum):
+    """What became of it."""
+
+    PLANNED = "PLANNED"
+    MENDED = "MENDED"
+    DELETED = "DELETED"  # by brokers, meanwhile
+    FAILED = "FAILED"
+
+
+class End(StrEnum):
+    """How it ended, or would end."""
+
+    PLANNED = "PLANNED"
+    FREED = "FREED"
+    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
+    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
+    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
+    REFUSED = "REFUSED"  # it was tiered and may not be published

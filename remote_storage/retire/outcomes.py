@@ -1,0 +1,42 @@
+"""What expire does with a segment, and remove-orphans with an object."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ExpireAction(StrEnum):
+    """What becomes of a segment, or of a whole partition."""
+
+    DELETE = "DELETE"
+    LOCKED = "LOCKED"  # the store does not let it be deleted now
+    WAIT = "WAIT"  # an older segment is LOCKED: only a prefix of the log goes
+    LEAVE_TO_BROKERS = "LEAVE_TO_BROKERS"
+    IN_USE = "IN_USE"  # somebody is copying segments of the partition
+    REFUSE = "REFUSE"
+
+
+class OrphanKind(StrEnum):
+    """What it is."""
+
+    COPY = "COPY"  # all objects of a segment
+    ATTEMPT = "ATTEMPT"  # some of them
+    SNAPSHOT = "SNAPSHOT"
+    MANIFEST = "MANIFEST"
+    CLAIM = "CLAIM"
+    EXPIRE = "EXPIRE"  # what expire was deleting
+    CLUSTER = "CLUSTER"
+    UNBLOCK = "UNBLOCK"  # what unblock had to put back
+    PROBE = "PROBE"
+    UPLOAD = "UPLOAD"  # multipart, unfinished
+    FILE = "FILE"  # in .tiersnap-unfinished
+    PARTITION = "PARTITION"  # what is of a partition that is refused
+
+
+class Fate(StrEnum):
+    """What becomes of it."""
+
+    REMOVE = "REMOVE"
+    WAIT = "WAIT"  # too young; it may go later
+    LEAVE = "LEAVE"  # named, and left to people
+    REFUSE = "REFUSE"

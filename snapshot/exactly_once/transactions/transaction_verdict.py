@@ -1,0 +1,26 @@
+"""The verdicts on open transactions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TransactionVerdict(StrEnum):
+    """As in the table above."""
+
+    UNKNOWN = "UNKNOWN"
+    YOUNG = "YOUNG"
+    HANGING_NO_TID = "HANGING_NO_TID"
+    HANGING_NOT_IN_TXN = "HANGING_NOT_IN_TXN"
+    EXPECTED_MARKER = "EXPECTED_MARKER"
+    TWO_PHASE = "TWO_PHASE"
+    OVERDUE = "OVERDUE"
+    ONGOING = "ONGOING"
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether nobody will end the transaction but an operator."""
+        return self in _HANGING
+
+
+_HANGING = (TransactionVerdict.HANGING_NO_TID, TransactionVerdict.HANGING_NOT_IN_TXN)

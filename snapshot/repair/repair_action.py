@@ -1,0 +1,35 @@
+"""What repair does with a snapshot file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RepairAction(StrEnum):
+    """What happens at one offset."""
+
+    WRITE = "WRITE"
+    REPLACE = "REPLACE"
+    KEEP = "KEEP"  # there and trusted
+    UNVERIFIED = "UNVERIFIED"  # there and not compared: it could not be read
+    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which was not asked
+    NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
+    ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
+    STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
+    NO_START = "NO_START"  # the log begins in remote storage, and no state is known where its files begin
+    NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
+
+    @property
+    def writes(self) -> bool:
+        """Whether a file is written."""
+        return self in (RepairAction.WRITE, RepairAction.REPLACE)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a segment goes on waiting for this snapshot until somebody does something."""
+        return self in _WAITS
+
+
+_WAITS = frozenset(
+    {RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED, RepairAction.NO_START}
+)
