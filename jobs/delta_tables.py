@@ -23,9 +23,9 @@ from tiersnap.snapshot.report.from_tables import (
     audit_of_tables,
     failover_of,
 )
-from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
+from tiersnap.snapshot.tables.replayed import by_partition, newest_replays
 from tiersnap.snapshot.tables.schemas import (
     PARTITIONS,
     READINESS,
@@ -125,17 +125,17 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
-    """READINESS of every partition that was carried and is still there, as it is now.
+    """READINESS of every partition that was replayed and is still there, as it is now.
 
     Raises:
         SourceNotFoundError: there are no facts in the warehouse.
     """
     facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:
-        raise no_rows(warehouse, "no partition was carried in this warehouse")
+        raise no_rows(warehouse, "no partition was replayed in this warehouse")
     found_copies = _by_place(copies(warehouse))
-    for rows in by_partition(newest_carries(facts)):
-        topic_id = next((row["topic_id"] for row in rows if row["kind"] == FactKind.CARRIED), None)
+    for rows in by_partition(newest_replays(facts)):
+        topic_id = next((row["topic_id"] for row in rows if row["kind"] == FactKind.REPLAYED), None)
         found = found_copies.get((rows[0]["topic"], topic_id, rows[0]["partition"]), ())
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
 

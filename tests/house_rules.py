@@ -25,11 +25,11 @@ _PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
     "jobs/pipeline/totals.py": "a few rows of sums",
-    "jobs/pipeline/carrying.py": "names of at most a hundred partitions that are carried",
+    "jobs/pipeline/replaying.py": "names of at most a hundred partitions that are replayed",
     "jobs/pipeline/class_archive.py": "ten rows that nobody keeps",
     "jobs/pipeline/damage.py": "counts by kind, and the first thousand findings",
     "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
-    "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are carried",
+    "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
     "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",

@@ -158,5 +158,5 @@ def _lines(done: AuditOutcome) -> Iterator[str]:
     if unknown:
         yield (
             f"{count_of(unknown, 'partition is', 'partitions are')} taken as not compacted and whole, for no run has "
-            "carried them; tiersnap audit --source LOGDIR looks at the disk"
+            "replayed them; tiersnap audit --source LOGDIR looks at the disk"
         )

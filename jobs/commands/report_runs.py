@@ -31,7 +31,7 @@ class ListedRun:
     finished_at: int
     segments_decoded: int
     bytes_decoded: int
-    partitions_carried: int
+    partitions_replayed: int
     snapshots_written: int
     segments_tiered: int
     bytes_tiered: int

@@ -104,13 +104,13 @@ def _settings(
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
     from tiersnap.snapshot.log.places import located
-    from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
+    from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
 
     return RunSettings(
         sources=sources,
         remote=remote,
         warehouse=located(warehouse),
-        carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
+        replay=ReplayOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
         layout=layout,
         s3=s3,
         rate=rate,
@@ -268,7 +268,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     _tell_troubles(output, outcome)
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
-    if settings.carry.scan == "window":
+    if settings.replay.scan == "window":
         for unseen in UNSEEN:
             output.talk(f"--scan window does not see {unseen}")
         output.talk("--scan exact sees all of it")
@@ -281,7 +281,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         )
     if not settings.apply:
         tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
-        may_write = may_be_tiered(verdicts, settings.carry) or outcome.has_leftovers or outcome.error_count
+        may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
         what = "nothing was written to remote storage: give --apply"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif outcome.copies_finished:

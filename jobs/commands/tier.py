@@ -94,13 +94,13 @@ class HostRequest:
         """Return the tiering in a layout."""
         from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
-        from tiersnap.snapshot.replay.replay_options import CarryOptions
+        from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
         expires = (self.expiration, self.as_of, self.producer_expiration)
         return HostTier(
             self.store,
             layout,
-            CarryOptions(*expires, every_boundary, self.replace),
+            ReplayOptions(*expires, every_boundary, self.replace),
             self.tierer,
             topic_ids=read_topic_ids(self.topic_ids) if self.topic_ids else {},
             check_crc=self.check_crc,

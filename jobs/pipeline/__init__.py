@@ -1,1 +1,1 @@
-"""The main job, stage by stage: list, decode, carry, tier, report."""
+"""The main job, stage by stage: list, decode, replay, tier, report."""

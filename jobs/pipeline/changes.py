@@ -22,7 +22,7 @@ _KNOWN = (
     *("valid_bytes", "log_end_offset", "finding_kind", "finding_message"),
 )
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
-_CARRIED = ("fingerprint", "state_offset", "state_chain", "high_watermark", "unread_count")
+_REPLAYED = ("fingerprint", "state_offset", "state_chain", "high_watermark", "unread_count")
 _LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 
 
@@ -46,22 +46,22 @@ def known_decodes(segments: DataFrame) -> DataFrame:
     return rows.groupBy(*SEGMENT_KEY).agg(known, F.collect_set("run_start_offset").alias("known_starts"))
 
 
-def last_carried(partitions: DataFrame, names: Sequence[str] = _CARRIED) -> DataFrame:
-    """`partitions` -> PARTITION_KEY and `carried`: `kind` (CARRIED or GONE), `run` and fields of the newest replay."""
-    rows = _with_key(partitions, PARTITION_KEY).where(f"kind in ({_texts((FactKind.CARRIED, FactKind.GONE))})")
+def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
+    """`partitions` -> PARTITION_KEY and `replayed`: `kind` (REPLAYED or GONE), `run`, fields of the newest replay."""
+    rows = _with_key(partitions, PARTITION_KEY).where(f"kind in ({_texts((FactKind.REPLAYED, FactKind.GONE))})")
     fields = ", ".join(("kind", "run", *(f"replayed.{name}" for name in names)))
-    return rows.groupBy(*PARTITION_KEY).agg(F.expr(f"max_by(struct({fields}), run)").alias("carried"))
+    return rows.groupBy(*PARTITION_KEY).agg(F.expr(f"max_by(struct({fields}), run)").alias("replayed"))
 
 
-def still_there(partitions: DataFrame, names: Sequence[str] = _CARRIED) -> DataFrame:
-    """The rows of `last_carried` of partitions that were not found gone since."""
-    return last_carried(partitions, names).where(f"carried.kind = '{FactKind.CARRIED}'")
+def still_there(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
+    """The rows of `last_replayed` of partitions that were not found gone since."""
+    return last_replayed(partitions, names).where(f"replayed.kind = '{FactKind.REPLAYED}'")
 
 
 def lost(remote_log_segments: DataFrame) -> DataFrame:
     """`remote_log_segments` -> topic_id, partition, and what runs found gone or changed when they came to tier.
 
-    `lost_run` is the last run that did: what the tables say is not true any more, so the partition is carried from its
+    `lost_run` is the last run that did: what the tables say is not true any more, so the partition is replayed from its
     beginning. `lost_decodes` are the runs (`start_offset`, `run`) that found a segment to be another than its decode,
     though its size and its time are as they were. `last_run` is the last run of all.
     """
@@ -81,7 +81,7 @@ def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, r
     """
     numbers = (
         known_decodes(segments).select("known.run"),
-        last_carried(partitions).select("carried.run"),
+        last_replayed(partitions).select("replayed.run"),
         lost(remote).select(F.col("last_run").alias("run")),
         # Delta Lake would ask its log twice for a maximum of all rows.
         runs.where("run > 0").select("run"),
@@ -105,17 +105,17 @@ def partition_changes(
     Args:
         listed: LISTED rows.
         segments, partitions, remote_log_segments: the tables.
-        options_digest: CarryOptions.digest of this run.
+        options_digest: ReplayOptions.digest of this run.
         check_crc: decode again what was decoded without.
     Returns:
-        PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or vouched for by a claim in
+        PARTITION_KEY, `start_offset` (of the state that a replay may start from, kept or vouched for by a claim in
         remote storage, or null), `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are
         tried again only because they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of
         segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
         `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id),
         `finding_count`, `copy_count`, `unknown_encryption` (1 of a partition of which no manifest shows whether the
         plugin encrypts, else 0), and `unread_count` (of snapshot files that could not be read, where the
-        partition is as it was carried; see `unread`).
+        partition is as it was replayed; see `unread`).
     """
     rows = _segments(listed, partitions, remote_log_segments, options_digest)
     rows = rows.join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
@@ -139,20 +139,20 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
     # Snapshots are stored up to the high watermark of the run that kept the state, and the state at that of this run
     # says which transactions hold the last stable offset. One that is not known is below.
     may_start = f"""not is_lost
-        and exists(segments, s -> s.base_offset = carried.state_offset and s.chain = carried.state_chain)
-        and substring_index(carried.fingerprint, ':', -1) = '{digest}'
-        and high_watermark >= carried.state_offset and carried.high_watermark >= carried.state_offset"""
+        and exists(segments, s -> s.base_offset = replayed.state_offset and s.chain = replayed.state_chain)
+        and substring_index(replayed.fingerprint, ':', -1) = '{digest}'
+        and high_watermark >= replayed.state_offset and replayed.high_watermark >= replayed.state_offset"""
     claimed = "if(start.crc32c is not null, start.offset, null)"
     known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
     with_state = known.selectExpr(
-        *(*PARTITION_KEY, "topic_id", "segments", "lost_decodes", "carried", "fingerprint", "high_watermark"),
+        *(*PARTITION_KEY, "topic_id", "segments", "lost_decodes", "replayed", "fingerprint", "high_watermark"),
         *("start", "window_offset", "encryption", "size(findings) as finding_count", "size(copies) as copy_count"),
-        "coalesce(lost_run >= carried.run, false) as is_lost",
+        "coalesce(lost_run >= replayed.run, false) as is_lost",
     )
     state = f"""struct(
-        coalesce(if({may_start}, carried.state_offset, null), {claimed}) as start_offset, window_offset, is_lost,
-        carried, fingerprint, finding_count, copy_count,
+        coalesce(if({may_start}, replayed.state_offset, null), {claimed}) as start_offset, window_offset, is_lost,
+        replayed, fingerprint, finding_count, copy_count,
         cast(coalesce(encryption, '') = '{Encryption.UNKNOWN}' as bigint) as unknown_encryption)"""
     exploded = with_state.selectExpr(
         *(*PARTITION_KEY, "topic_id", "lost_decodes", f"{state} as partition_state"),
@@ -179,14 +179,14 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
         F.expr(f"array_sort(collect_list(if({is_wanted}, {wanted}, null)))").alias("wanted"),
         F.max("known_run").alias("newest_decode"),
     )
-    is_as_carried = f"""coalesce(
-        of_it.carried.fingerprint = concat_ws(':', of_it.fingerprint, '{digest}') and not of_it.is_lost
-        and decode_count = retry_count and coalesce(newest_decode, -1L) <= of_it.carried.run, false)"""
+    is_as_replayed = f"""coalesce(
+        of_it.replayed.fingerprint = concat_ws(':', of_it.fingerprint, '{digest}') and not of_it.is_lost
+        and decode_count = retry_count and coalesce(newest_decode, -1L) <= of_it.replayed.run, false)"""
     return counted.selectExpr(
-        *(*PARTITION_KEY, "of_it.start_offset", f"not {is_as_carried} as is_changed"),
+        *(*PARTITION_KEY, "of_it.start_offset", f"not {is_as_replayed} as is_changed"),
         *("segment_count", "decode_count", "retry_count", "decode_bytes", "left_out_count", "left_out_bytes", "wanted"),
         *("of_it.finding_count", "of_it.copy_count", "of_it.unknown_encryption"),
-        f"coalesce(if({is_as_carried}, of_it.carried.unread_count, null), 0L) as unread_count",
+        f"coalesce(if({is_as_replayed}, of_it.replayed.unread_count, null), 0L) as unread_count",
     )
 
 
@@ -220,8 +220,8 @@ def gone_partitions(
         sources, topics: where and what the run looked for.
     """
     # One condition, which is not pushed down: the table is read as the changes read it.
-    is_looked_for = F.when(F.col("carried.kind") == str(FactKind.CARRIED), F.col("log_dir").isin(list(sources)))
-    missing = last_carried(partitions).where(is_looked_for).select(*PARTITION_KEY)
+    is_looked_for = F.when(F.col("replayed.kind") == str(FactKind.REPLAYED), F.col("log_dir").isin(list(sources)))
+    missing = last_replayed(partitions).where(is_looked_for).select(*PARTITION_KEY)
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
     if topics is not None:
         missing = missing.mapInArrow(matching(topics), schemas.ANSWERED)

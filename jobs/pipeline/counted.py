@@ -116,16 +116,16 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
     outcome.counts = replace(outcome.counts, segments_decoded=counts.segments, bytes_decoded=counts.bytes or 0)
 
 
-def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
-    """Add what the carry of run number `run` wrote and found, by its rows in the table `partitions`."""
+def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
+    """Add what the replay of run number `run` wrote and found, by its rows in the table `partitions`."""
     facts = partitions.where(F.col("run") == run).select(*PARTITION_KEY, "kind", "part", "boundary", "problem.*")
     counts = facts.agg(
-        F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
+        F.count_if(F.col("kind") == str(FactKind.REPLAYED)).alias("partitions"),
         F.expr(f"count_if(boundary.written_by = {run})").alias("written"),
         F.expr(f"count_if(boundary.written_by = {run} and boundary.is_mended)").alias("mended"),
         *failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
-    outcome.partitions_carried = counts.partitions
+    outcome.partitions_replayed = counts.partitions
     outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
@@ -186,7 +186,7 @@ def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: ob
         "settings": json.dumps(kept_settings, default=str),
         "started_at": settings.now,
         "finished_at": int(time.time() * 1000),
-        "partitions_carried": outcome.partitions_carried,
+        "partitions_replayed": outcome.partitions_replayed,
         **counts,
         "errors": outcome.error_count,
     }

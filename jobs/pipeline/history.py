@@ -25,7 +25,7 @@ def unrecorded_runs(
     for number in numbers:
         outcome = RunOutcome()
         counted.count_decoded(outcome, warehouse.read("segments"), number, collected)
-        counted.count_carried(outcome, warehouse.read("partitions"), number)
+        counted.count_replayed(outcome, warehouse.read("partitions"), number)
         counted.count_tiered(outcome, warehouse.read("remote_log_segments"), number)
         row = counted.row_of_runs(outcome, settings, number, collected=dict(collected), recorded_by=settings.run_id)
         if (commits := known.get(number)) is not None:

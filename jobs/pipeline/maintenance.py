@@ -56,17 +56,17 @@ def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
 
 
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
-    """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later carry did not find."""
+    """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later replay did not find."""
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
     last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
     older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
-    # A carry that came to no end states no segments, and says nothing of any.
+    # A replay that came to no end states no segments, and says nothing of any.
     stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
-    carried = stated.select(*PARTITION_KEY, F.col("run").alias("_carried")).distinct()
+    replayed = stated.select(*PARTITION_KEY, F.col("run").alias("_replayed")).distinct()
     there = stated.select(*PARTITION_KEY, F.col("offset").alias("base_offset"))
     gone = (
-        keys.join(carried, on=list(PARTITION_KEY))
-        .where("run < _carried")
+        keys.join(replayed, on=list(PARTITION_KEY))
+        .where("run < _replayed")
         .join(there, on=list(SEGMENT_KEY), how="left_anti")
         .select(*SEGMENT_KEY, "run")
     )
@@ -74,7 +74,7 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
 
 
 def superseded_partitions(partitions: DataFrame) -> DataFrame:
-    """PARTITION_KEY and run of carries that are not the newest of their partition."""
+    """PARTITION_KEY and run of replays that are not the newest of their partition."""
     keys = partitions.select(*PARTITION_KEY, "run").distinct()
     last = F.max("run").over(Window.partitionBy(*PARTITION_KEY))
     return keys.withColumn("_last", last).where("run < _last").select(*PARTITION_KEY, "run")

@@ -33,7 +33,7 @@ class RunOutcome:
 
     partitions: int = 0
     segments: int = 0
-    partitions_carried: int = 0
+    partitions_replayed: int = 0
     counts: RunCounts = field(default_factory=RunCounts)
     copies_finished: int = 0
     finding_count: int = 0

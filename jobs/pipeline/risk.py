@@ -1,4 +1,4 @@
-"""`tiersnap risk --warehouse`: the numbers of every partition that was carried; the worst come to the driver."""
+"""`tiersnap risk --warehouse`: the numbers of every partition that was replayed; the worst come to the driver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def risk_of_warehouse(
         limit: rows that are brought here.
 
     Raises:
-        SourceNotFoundError: no partition that is wanted was ever carried.
+        SourceNotFoundError: no partition that is wanted was ever replayed.
     """
     spark = started_on(warehouse, spark)
     rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.host_report import disks_below
 from tiersnap.jobs.pipeline import (
-    carrying,
     changes,
     counted,
     decoding,
     judging,
     listing,
     remote,
+    replaying,
     schemas,
     summary,
     tiering,
@@ -55,10 +55,10 @@ from tiersnap.snapshot.replay.replay_options import Scan
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def run(
     cluster: Cluster | None = None,
     talk: Talk = lambda _: None,
 ) -> RunOutcome:
-    """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
+    """List, decode, replay, judge, tier; without `settings.apply` nothing reaches remote storage.
 
     Args:
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
@@ -104,13 +104,13 @@ class _Run:
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
-        self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
+        self._options_digest = settings.replay.digest(place=given.store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
         self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
         self._number = 0
         self._unrecorded = range(0)
-        self._is_bounded = settings.carry.scan is Scan.WINDOW
+        self._is_bounded = settings.replay.scan is Scan.WINDOW
         self._is_first = not warehouse.exists("partitions")
         self._collected, self._collected_log_dirs = given.found.collected, given.found.collected_log_dirs
         self._leaders: DataFrame | None = None
@@ -124,11 +124,11 @@ class _Run:
             totals = self._totals(found, listed, changed)
         with self._timed("decode"):
             has_decoded = self._decode(changed, totals)
-        with self._timed("carry"):
+        with self._timed("replay"):
             if has_decoded or totals.changed or totals.unread_count:
-                self._carry(listed, has_reread=has_decoded and totals.retry_count > 0, totals=totals)
+                self._replay(listed, has_reread=has_decoded and totals.retry_count > 0, totals=totals)
             else:
-                self._talk("carried nothing: no partition has changed")
+                self._talk("replayed nothing: no partition has changed")
         with self._timed("remote"):
             self._remember_remote(listed, totals)
             self._remember_gone(found, listed, totals)
@@ -165,7 +165,7 @@ class _Run:
             ListPartitions(
                 self._settings.topic_ids,
                 self._look,
-                since=self._settings.carry.since(self._settings.now),
+                since=self._settings.replay.since(self._settings.now),
                 wants_start=self._is_first,
             ),
         )
@@ -241,8 +241,8 @@ class _Run:
         self._talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
         return True
 
-    def _carry(self, listed: DataFrame, totals: Totals, *, has_reread: bool) -> None:
-        """Carry the partitions that have changed, as the decodes of this run say."""
+    def _replay(self, listed: DataFrame, totals: Totals, *, has_reread: bool) -> None:
+        """Replay the partitions that have changed, as the decodes of this run say."""
         changed = self._changes(listed)
         if totals.unread_count or has_reread:
             answers = unread.look(unread.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
@@ -254,22 +254,22 @@ class _Run:
             found = rows.agg(F.count("*").alias("partitions"), F.sum("segment_count").alias("segments")).collect()[0]
             count, segments = found.partitions, found.segments or 0
         if not count:
-            self._talk("carried nothing: no partition has changed")
+            self._talk("replayed nothing: no partition has changed")
             return
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
-        options = self._settings.carry
+        options = self._settings.replay
         sink = StoredSnapshots(self._store, self._settings.run_id, options.replace) if self._settings.apply else None
-        task = CarryPartition(options, sink, self._number, self._settings.now, self._look)
-        wanted = carrying.Changed(rows.select(*PARTITION_KEY, "start_offset"), count, segments)
-        given = carrying.partition_input(listed, wanted, *tables, is_bounded=self._is_bounded)
+        task = ReplayPartition(options, sink, self._number, self._settings.now, self._look)
+        wanted = replaying.Changed(rows.select(*PARTITION_KEY, "start_offset"), count, segments)
+        given = replaying.partition_input(listed, wanted, *tables, is_bounded=self._is_bounded)
         self._warehouse.append(
             "partitions",
-            carrying.carry(given, task, tasks=min(count, self._most_tasks)),
+            replaying.replay(given, task, tasks=min(count, self._most_tasks)),
             run_id=self._settings.run_id,
         )
-        counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
+        counted.count_replayed(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(
-            f"carried {count_of(count, 'partition')}, wrote "
+            f"replayed {count_of(count, 'partition')}, wrote "
             f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
         )
 
@@ -300,9 +300,9 @@ class _Run:
 
     def _judged(self, among: DataFrame) -> DataFrame:
         """JUDGED rows of some partitions (PARTITION_KEY)."""
-        carry = self._settings.carry
+        replay = self._settings.replay
         task = JudgePartition(
-            carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded, self._beside
+            replay.replace, self._settings.now, replay.producer_expiration, self._is_bounded, self._beside
         )
         tables = self._warehouse.read("partitions"), self._warehouse.read("remote_log_segments")
         return judging.verdicts(*tables, among, task)

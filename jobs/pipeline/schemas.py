@@ -26,7 +26,7 @@ ANSWERED = of_arrow(ANSWERED_ARROW)
 SEGMENTS = of_arrow(schemas.SEGMENTS)
 PARTITIONS = of_arrow(schemas.PARTITIONS)
 REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
-# What a run keeps of the partitions that it carries.
+# What a run keeps of the partitions that it replays.
 CHANGED = of_arrow(pa.schema([*ANSWERED_ARROW, ("start_offset", pa.int64()), ("segment_count", pa.int64())]))
 PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
 JUDGED = of_arrow(schemas.JUDGED)

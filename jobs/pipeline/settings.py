@@ -13,7 +13,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 
 def new_run_id() -> str:
@@ -49,7 +49,7 @@ class RunSettings:
     sources: tuple[str, ...]
     remote: str
     warehouse: str
-    carry: CarryOptions = field(default_factory=CarryOptions)
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
     layout: str = "aiven"
     s3: S3Settings = field(default_factory=S3Settings)
     rate: int | None = None

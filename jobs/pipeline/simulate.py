@@ -1,4 +1,4 @@
-"""`tiersnap simulate --warehouse`: every partition that was carried, answers counted over all of them."""
+"""`tiersnap simulate --warehouse`: every partition that was replayed, answers counted over all of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def simulate_warehouse(
         everything: also answers that are the leader's.
 
     Raises:
-        SourceNotFoundError: no partition was ever carried.
+        SourceNotFoundError: no partition was ever replayed.
     """
     spark = started_on(warehouse, spark)
     return _simulated(surveyed_partitions(spark, warehouse, selection, task), task, everything)

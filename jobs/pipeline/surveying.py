@@ -1,4 +1,4 @@
-"""What-if over the tables: each partition that was carried, with its decodes and the newest headers, for one task."""
+"""What-if over the tables: each partition that was replayed, with its decodes and the newest headers, for one task."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
-from tiersnap.jobs.pipeline.carrying import input_rows, united
 from tiersnap.jobs.pipeline.grouping import by_key
+from tiersnap.jobs.pipeline.replaying import input_rows, united
 from tiersnap.jobs.pipeline.topics import of_topics
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.snapshot.errors import SourceNotFoundError
@@ -25,11 +25,11 @@ from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, Source
 
-_KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
+_KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
 
 
 def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: DataFrame | None) -> DataFrame:
-    """The tables -> SURVEY_INPUT rows of the newest carry of each partition that is still there.
+    """The tables -> SURVEY_INPUT rows of the newest replay of each partition that is still there.
 
     Args:
         record_batches: None where nobody wrote the table.
@@ -48,7 +48,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Of the files that the carry saw: how many headers a partition has, and the newest of each producer."""
+    """Of the files that the replay saw: how many headers a partition has, and the newest of each producer."""
     files = stated.withColumnRenamed("base_offset", "segment_base_offset")
     files = files.withColumnRenamed("size_bytes", "segment_size_bytes")
     files = files.withColumnRenamed("modified_ns", "segment_modified_ns")
@@ -80,16 +80,16 @@ def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
     """Return the session, started if a function is given that does; not for a warehouse that has no tables.
 
     Raises:
-        SourceNotFoundError: no partition was carried in the warehouse, as a look at this host's files says.
+        SourceNotFoundError: no partition was replayed in the warehouse, as a look at this host's files says.
     """
     if lacks_table(warehouse, "partitions"):
-        raise _not_carried(warehouse)
+        raise _not_replayed(warehouse)
     return started(spark)
 
 
-def _not_carried(warehouse: str) -> SourceNotFoundError:
+def _not_replayed(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
-        f"{warehouse}: no partition was carried in this warehouse",
+        f"{warehouse}: no partition was replayed in this warehouse",
         hint="tiersnap run --source LOGDIR --remote URI fills it",
     )
 
@@ -98,11 +98,11 @@ def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selectio
     """What the task says of each partition.
 
     Raises:
-        SourceNotFoundError: the warehouse holds no partition that was carried.
+        SourceNotFoundError: the warehouse holds no partition that was replayed.
     """
     tables = Warehouse(spark, warehouse)
     if not tables.exists("partitions"):
-        raise _not_carried(warehouse)
+        raise _not_replayed(warehouse)
     headers = tables.read("record_batches") if tables.exists("record_batches") else None
     names = ("partitions", "segments")
     partitions, segments = (_wanted(tables.read(name), selection) for name in names)

@@ -22,9 +22,9 @@ class Totals:
     """Sums over the partitions of a run.
 
     Attributes:
-        partitions, changed, distinct: counts of partitions: all, those to carry, and names of them.
+        partitions, changed, distinct: counts of partitions: all, those to replay, and names of them.
         segment_count to unread_count: sums of the columns of changes.partition_changes.
-        changed_segments: segments of the partitions to carry.
+        changed_segments: segments of the partitions to replay.
         errors, is_transient, damaged, refused: of partitions of which nobody knows what remote storage holds.
         left: partitions of which ended attempts left objects.
         doubted: the first partition that begins in remote storage, if nothing of any of them is there; else None.

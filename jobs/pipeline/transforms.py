@@ -1,4 +1,4 @@
-"""DataFrame -> DataFrame: the fold and the carry over tables, for whoever has the tables and not the log.
+"""DataFrame -> DataFrame: the fold and the replay over tables, for whoever has the tables and not the log.
 
 `run` folds inside the decode and never moves a batch through the JVM; these are for analysis on Spark, and say the
 same. No session, no action and no input or output in here.
@@ -36,21 +36,21 @@ def fold(batches: DataFrame) -> DataFrame:
     return by_key(batches, _SEGMENT, ["base_offset"], _fold_segment, schemas.PRODUCER_DELTAS)
 
 
-def carry(deltas: DataFrame) -> DataFrame:
+def replay(deltas: DataFrame) -> DataFrame:
     """`producer_deltas` -> the snapshot entries at the end of each segment, nothing expired.
 
     `end_offset` is the base offset of the next segment that holds producers; the last one of a partition has none after
     it and gives no rows.
     """
-    return by_key(deltas, _PARTITION, ["run_offset", "producer_id"], _carry_partition, from_arrow_schema(ENTRIES))
+    return by_key(deltas, _PARTITION, ["run_offset", "producer_id"], _replay_partition, from_arrow_schema(ENTRIES))
 
 
 def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
     """The `producer_deltas` that can still matter to a snapshot at `as_of` (ms) with `expiration` (ms).
 
     All deltas of a producer that was seen inside the window or left a transaction open, also the old ones: its last
-    marker or the first offset of its transaction may lie in them. Carrying these and then dropping the expired gives
-    what carrying everything and then dropping the expired gives (producer_state.relevant_producers).
+    marker or the first offset of its transaction may lie in them. Replaying these and then dropping the expired gives
+    what replaying everything and then dropping the expired gives (producer_state.relevant_producers).
     """
     producer = (*_PARTITION, "producer_id")
     is_recent = F.lit(as_of) - F.col("timestamp") < F.lit(expiration)
@@ -93,7 +93,7 @@ def _fold_segment(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     yield pa.RecordBatch.from_arrays([*constants, *columns], schema=tables.PRODUCER_DELTAS)
 
 
-def _carry_partition(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _replay_partition(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     state = ProducerFold()
     current: int | None = None
     for batch in batches:

@@ -16,7 +16,7 @@ from tiersnap.snapshot.tasks.look_again import look_again
 
 
 def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
-    """UNREAD rows of the partitions that are as they were carried.
+    """UNREAD rows of the partitions that are as they were replayed.
 
     Args:
         changes: rows of changes.partition_changes.

@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all, may_be_tiered
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.report.run_info import RunCounts
 
 
@@ -99,7 +99,7 @@ class HostOutcome:
             if each.segments:
                 yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
 
-    def may_write(self, options: CarryOptions) -> bool:
+    def may_write(self, options: ReplayOptions) -> bool:
         """Whether the same with `apply` may write or delete an object."""
         has_leftovers = any(each.leftover_count for each in self.partitions)
         return bool(may_be_tiered(self.verdicts, options) or has_leftovers or self.errors)

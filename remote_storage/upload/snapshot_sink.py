@@ -1,4 +1,4 @@
-"""The sink of the carry stage: computed snapshots and their manifests in remote storage."""
+"""The sink of the replay stage: computed snapshots and their manifests in remote storage."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.place_doubt import PlaceDoubt
 from tiersnap.snapshot.replay.remote_listing import Encryption, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 
 @dataclass
@@ -99,7 +99,7 @@ class HostTier:
 
     store: ObjectStore
     layout: Layout
-    options: CarryOptions
+    options: ReplayOptions
     tierer: Tierer
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     check_crc: bool = True

@@ -21,7 +21,7 @@ class TrustedSnapshot:
         provenance: where the content comes from.
         verdict: what comparing with the log said; a broker's file needs one, what was computed is its own.
         comparison: of a broker's file with every entry counted, where that is known: leave to upload is no more than
-            that, and only a file that matches strictly may start a carry.
+            that, and only a file that matches strictly may start a replay.
         crc32c: of the whole file, as it was recorded when it was computed or compared; None where it was not.
 
     Raises:

@@ -12,7 +12,7 @@ from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.replay.replay_options import CarryOptions
+    from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.
@@ -41,7 +41,7 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
     return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
 
 
-def may_be_tiered(verdicts: Mapping[Verdict, int], options: CarryOptions) -> bool:
+def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
     """Whether something is to be written to remote storage: a segment, or a snapshot that one lacks."""
     replaced = (Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT) if options.replace else ()
     wanted = (Verdict.READY, Verdict.MISSING_SNAPSHOT, *replaced)

@@ -19,7 +19,7 @@ from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, Start
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.store_boundary import BoundaryStore
@@ -83,7 +83,7 @@ class ListingReplay:
             wait for its time-outs.
     """
 
-    options: CarryOptions
+    options: ReplayOptions
     sink: SnapshotSink | None
     run: int
     now: int

@@ -25,7 +25,7 @@ class Scan(StrEnum):
 
 
 @dataclass(frozen=True)
-class CarryOptions:
+class ReplayOptions:
     """Options of a replay.
 
     Attributes:

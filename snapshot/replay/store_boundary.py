@@ -14,7 +14,7 @@ from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_replay import may_be_stored
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -31,7 +31,7 @@ class BoundaryStore:
         sink: SnapshotSink,
         partition: Partition,
         cluster_id: str | None,
-        options: CarryOptions,
+        options: ReplayOptions,
         *,
         now: int,
         away: list[str],

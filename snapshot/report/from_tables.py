@@ -17,9 +17,9 @@ from tiersnap.snapshot.report.exactly_once import (
     NewestSnapshot,
     audit_of,
 )
-from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row
+from tiersnap.snapshot.tables.replayed import by_partition, newest_replays
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _AUDIT_KEY = ("harm", "kind", "judgement")
@@ -30,19 +30,19 @@ AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 # Columns of audit_findings that make a finding of two audits the same one.
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # Rows of `partitions`, and their columns, that `failover_of` takes.
-FAILOVER_KINDS = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.GONE)
+FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "boundary")
 
 
 def failover_of(facts: pa.Table) -> Failover:
-    """What the newest snapshot file of every partition is worth, as the last carry of each compared it."""
-    rows = by_partition(newest_carries(facts))
+    """What the newest snapshot file of every partition is worth, as the last replay of each compared it."""
+    rows = by_partition(newest_replays(facts))
     return Failover.of(each for partition in rows if (each := _newest_snapshot(partition)))
 
 
 def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
     """None for a partition that is gone."""
-    if not any(row["kind"] == FactKind.CARRIED for row in rows):
+    if not any(row["kind"] == FactKind.REPLAYED for row in rows):
         return None
     key = rows[0]["log_dir"], rows[0]["topic"], rows[0]["partition"]
     files = [row for row in rows if row["kind"] == FactKind.BOUNDARY and row["found"] != SnapshotVerdict.MISSING]

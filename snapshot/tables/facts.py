@@ -23,7 +23,7 @@ Row = dict[str, Any]
 class FactKind(StrEnum):
     """What a row of `partitions` says."""
 
-    CARRIED = "CARRIED"  # one a carry: what it was made of, and where the next one may start
+    REPLAYED = "REPLAYED"  # one a replay: what it was made of, and where the next one may start
     STATE = "STATE"  # a part of the state to start from
     BOUNDARY = "BOUNDARY"  # the state at an offset, beside the file that was found there
     SEGMENT = "SEGMENT"  # what the gate must know of a segment
@@ -34,7 +34,7 @@ class FactKind(StrEnum):
 
 # The column that is set in rows of a kind.
 COLUMN_OF = {
-    FactKind.CARRIED: "replayed",
+    FactKind.REPLAYED: "replayed",
     FactKind.STATE: "state",
     FactKind.BOUNDARY: "boundary",
     FactKind.SEGMENT: "segment",
@@ -42,7 +42,7 @@ COLUMN_OF = {
     FactKind.ERROR: "problem",
 }
 # What `readiness` is a view of.
-JUDGED = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.SEGMENT)
+JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
 _COUNTS = ("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until")
 _OF_PARTITION = (
     *("topic_id", "internal", "compacted", "log_start_offset", "log_end_offset"),

@@ -1,6 +1,6 @@
 """A listed partition as one nested Arrow row and back: what travels between the stages of a run, and is in no table.
 
-Each segment has a `chain`: a digest of everything below its base offset that a carried state is made of. A state that
+Each segment has a `chain`: a digest of everything below its base offset that a replayed state is made of. A state that
 was kept at a base offset is good for as long as the chain there is the same.
 """
 
@@ -75,7 +75,7 @@ COPY = pa.struct(
     ]
 )
 
-# A snapshot in remote storage that a carry may start from: that of a copy which ends at `offset`.
+# A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`.
 START = pa.struct(
     [
         ("offset", _LONG),  # exclusive
@@ -197,7 +197,7 @@ def chains(partition: Partition) -> Iterator[str]:
     snapshots = sorted(partition.snapshots.items())
     place = 0
     for segment in partition.segments:
-        # Also the file at the base offset itself: the carry judges it, and may go on from it.
+        # Also the file at the base offset itself: the replay judges it, and may go on from it.
         while place < len(snapshots) and snapshots[place][0] <= segment.base_offset:
             offset, ref = snapshots[place]
             digest.update(repr((offset, ref.size, ref.modified_ns)).encode())

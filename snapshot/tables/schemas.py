@@ -1,7 +1,7 @@
 """Arrow schemas of the tables that a run keeps, and the names of their key columns.
 
     segments             decodes of segment files: how each ended, and its runs of producer deltas in parts
-    partitions           what a carry said of a partition: facts, one row each
+    partitions           what a replay said of a partition: facts, one row each
     remote_log_segments  KIP-405 states of remote segments: those of our copies, and those that were found
     runs                 one row a run that changed something
     record_batches       headers of batches, written by `tiersnap decode` alone
@@ -84,9 +84,9 @@ SEGMENTS = _schema(
     ("deltas", pa.list_(DELTA)),
 )
 
-# What a carry is made of, and where the next one may start.
+# What a replay is made of, and where the next one may start.
 REPLAYED = _struct(
-    ("fingerprint", _TEXT),  # of the listing and the settings; "" = carry it again
+    ("fingerprint", _TEXT),  # of the listing and the settings; "" = replay it again
     ("topic_id", _TEXT),
     ("directory_id", _TEXT),
     ("cluster_id", _TEXT),
@@ -200,7 +200,7 @@ RUNS = _schema(
     ("finished_at", _LONG),
     ("segments_decoded", _LONG),
     ("bytes_decoded", _LONG),
-    ("partitions_carried", _LONG),
+    ("partitions_replayed", _LONG),
     ("snapshots_written", _LONG),
     ("segments_tiered", _LONG),
     ("bytes_tiered", _LONG),

@@ -34,30 +34,30 @@ class JudgePartition(Policy):
         kinds: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in FactKind}
         for row in facts:
             kinds[row["kind"]].append(row)
-        if not kinds[FactKind.CARRIED]:
+        if not kinds[FactKind.REPLAYED]:
             if kinds[FactKind.SEGMENT] or kinds[FactKind.BOUNDARY] or any(True for _ in copies):
-                raise ValueError("segments and no carry of their partition: Spark did not bring its rows together")
+                raise ValueError("segments and no replay of their partition: Spark did not bring its rows together")
             return
-        (carried,) = kinds[FactKind.CARRIED]
-        partition = to_partition(carried)
+        (replayed,) = kinds[FactKind.REPLAYED]
+        partition = to_partition(replayed)
         segments = [to_segment(row) for row in sorted(kinds[FactKind.SEGMENT], key=lambda row: int(row["offset"]))]
         snapshots = {each.offset: each for each in map(to_snapshot, kinds[FactKind.BOUNDARY])}
-        judged = self.judge(partition, carried["partition"], segments, snapshots, coverage(carried, copies))
-        key = {name: carried[name] for name in PARTITION_KEY}
+        judged = self.judge(partition, replayed["partition"], segments, snapshots, coverage(replayed, copies))
+        key = {name: replayed[name] for name in PARTITION_KEY}
         for each in judged:
-            copy = _copy_plan(carried, each, snapshots.get(each.facts.base_offset)) if each.is_ready else None
+            copy = _copy_plan(replayed, each, snapshots.get(each.facts.base_offset)) if each.is_ready else None
             yield {**readiness_row(key, partition, each), "copy": copy}
 
 
-def _copy_plan(carried: Mapping[str, Any], judged: SegmentReadiness, before: SnapshotAt | None) -> Row:
+def _copy_plan(replayed: Mapping[str, Any], judged: SegmentReadiness, before: SnapshotAt | None) -> Row:
     """Return a row of COPY_PLAN of a READY segment; `before` is what is remembered of its base offset."""
     end, is_object = judged.snapshot.found, judged.snapshot.is_object
     assert end is not None, "READY without a snapshot"
     stored = end.stored if is_object else None
     return {
-        "cluster_id": carried["cluster_id"],
+        "cluster_id": replayed["cluster_id"],
         "digest": judged.facts.digest,
-        "leader_epochs": carried["leader_epochs"],
+        "leader_epochs": replayed["leader_epochs"],
         "open_transactions": open_transaction_rows(open_at(judged.facts.base_offset, before)),
         "provenance": str(judged.snapshot.provenance),
         "file_bytes": end.file.size,
@@ -68,13 +68,13 @@ def _copy_plan(carried: Mapping[str, Any], judged: SegmentReadiness, before: Sna
     }
 
 
-def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
+def coverage(replayed: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
     """What remote storage holds of the partition's lineage.
 
     Args:
-        carried: its row of CARRIED.
+        replayed: its row of REPLAYED.
         copies: rows of `remote_log_segments`.
     """
     found = tuple(copies_of(copies))
-    view = RemoteListing(found, expired_to=carried["expired_to"], encrypted_by=carried["encrypted_by"])
-    return view.coverage(to_leader_epochs(carried["leader_epochs"]), carried["log_end_offset"])
+    view = RemoteListing(found, expired_to=replayed["expired_to"], encrypted_by=replayed["encrypted_by"])
+    return view.coverage(to_leader_epochs(replayed["leader_epochs"]), replayed["log_end_offset"])

@@ -1,6 +1,6 @@
 """The log of one partition as the tables tell it: the state at its end, and where every producer was seen.
 
-Decodes say what each segment does to each producer; the newest carry keeps the state at the active segment's base
+Decodes say what each segment does to each producer; the newest replay keeps the state at the active segment's base
 offset, with what it took from a broker's snapshot. Together they are what a replay of the log would give, without
 reading it. The newest batches of each producer are known where `tiersnap decode` wrote the headers of the same files.
 """
@@ -24,10 +24,10 @@ from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 @dataclass(frozen=True, slots=True)
 class LogTables:
-    """One partition that was carried.
+    """One partition that was replayed.
 
     Attributes:
-        carried: the CARRIED row.
+        replayed: the REPLAYED row.
         boundaries, segments: BOUNDARY and SEGMENT rows by offset.
         state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset.
         end: entries at the log end; None, like the state, where the tables do not lead there.
@@ -39,7 +39,7 @@ class LogTables:
         has_headers: `batches` are all that a broker would have in its cache.
     """
 
-    carried: Row
+    replayed: Row
     boundaries: dict[int, Row]
     segments: dict[int, Row]
     state: np.ndarray | None
@@ -53,7 +53,7 @@ class LogTables:
 
 
 def read_log_tables(rows: PartitionInput) -> LogTables | None:
-    """Read the rows of one partition to their end; None of one that was never carried."""
+    """Read the rows of one partition to their end; None of one that was never replayed."""
     kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
     states: list[Row] = []
     for row in rows.facts:
@@ -61,11 +61,11 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
             states.append(row)
         else:
             kinds[row["kind"]][row["offset"]] = row
-    carried = kinds[FactKind.CARRIED].get(0)
-    if carried is None:
+    replayed = kinds[FactKind.REPLAYED].get(0)
+    if replayed is None:
         return None
     segments = dict(sorted(kinds[FactKind.SEGMENT].items()))
-    offset = carried["state_offset"]
+    offset = replayed["state_offset"]
     state = np.concatenate([NO_DELTAS, *(row["deltas"] for row in sorted(states, key=lambda row: row["part"]))])
     sightings, after, decoded, batch_count, closed_timestamp = Sightings(), ProducerFold(), set(), 0, -1
     for decode, runs in rows.decodes():
@@ -88,7 +88,7 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
         whole.combine(after.deltas())
         end = whole.entries()
     return LogTables(
-        carried,
+        replayed,
         dict(sorted(kinds[FactKind.BOUNDARY].items())),
         segments,
         to_entries(state) if is_whole else None,

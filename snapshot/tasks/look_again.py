@@ -1,7 +1,7 @@
-"""Snapshot files that a carry could not read -> the partitions of which one gives another answer now.
+"""Snapshot files that a replay could not read -> the partitions of which one gives another answer now.
 
 Neither the size nor the time of a file says when it can be read, so each run tries those that it could not. Where the
-answer is the same, the partition is as it was carried.
+answer is the same, the partition is as it was replayed.
 """
 
 from __future__ import annotations

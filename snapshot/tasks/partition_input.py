@@ -1,14 +1,14 @@
-"""What the carry is given of one partition, as rows in one order, read as a stream.
+"""What the replay is given of one partition, as rows in one order, read as a stream.
 
     LISTED    one row: the partition as it was listed
-    FACTS     rows of `partitions`: for a carry those that an earlier one left, where it may start from that state
+    FACTS     rows of `partitions`: for a replay those that an earlier one left, where it may start from that state
     COPIES    rows of `remote_log_segments`, the newest of each attempt
-    WINDOW    of a partition that is carried from the edge of a scan window: its decodes once more, ahead of them
+    WINDOW    of a partition that is replayed from the edge of a scan window: its decodes once more, ahead of them
     DECODES   rows of `segments`, ascending in base offset and part
     BATCHES   of a survey: headers of the newest batches of each producer, ascending in offset
 
-Rows come sorted by INPUT_ORDER, by which Spark sorts them; a carry in another order is another carry, so it is checked
-here.
+Rows come sorted by INPUT_ORDER, by which Spark sorts them. A replay in another order is another replay, so the order is
+checked here.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class PartitionInput:
             self._next = next(self._rows, None)
 
     def begin_at(self, offset: int) -> None:
-        """Nothing: below where a carry begins there are no deltas among the rows."""
+        """Nothing: below where a replay begins there are no deltas among the rows."""
 
     def window(self) -> Iterator[tuple[int, np.ndarray]]:
         """(base offset, deltas) of the parts of the window's decodes, ascending; once, before the first `decode`."""

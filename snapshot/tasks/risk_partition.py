@@ -63,7 +63,7 @@ _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is d
 
 @dataclass(frozen=True)
 class RiskPartition:
-    """One partition; one that is never tiered, or was never carried, gives no rows."""
+    """One partition; one that is never tiered, or was never replayed, gives no rows."""
 
     settings: RiskSettings
     boundaries: bool = False
@@ -86,15 +86,15 @@ class RiskPartition:
 
 def survey_of(found: LogTables) -> Survey:
     """What the tables say of a partition, as a pass over its log would."""
-    carried, boundaries = found.carried, found.boundaries
-    log_end = carried["log_end_offset"]
+    replayed, boundaries = found.replayed, found.boundaries
+    log_end = replayed["log_end_offset"]
     ends = {base: boundaries.get(row["next_base_offset"] or log_end) for base, row in found.segments.items()}
     return Survey(
-        carried["log_dir"],
-        carried["topic"],
-        carried["partition"],
-        carried["internal"] or carried["compacted"],
-        carried["log_start_offset"],
+        replayed["log_dir"],
+        replayed["topic"],
+        replayed["partition"],
+        replayed["internal"] or replayed["compacted"],
+        replayed["log_start_offset"],
         log_end,
         tuple(
             to_segment(row, _NOT_REACHED if (end := ends[base]) is None else to_comparison(end))

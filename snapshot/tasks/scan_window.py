@@ -27,7 +27,7 @@ def mark_window(row: dict[str, Any], filesystem: FileSystem, partition: Partitio
         found = min(found, below[-1]) if len(below) > 1 else None
     row["window_offset"] = found if found is None or found > bases[0] else None
     if row["start"] is not None and row["start"]["offset"] < (row["window_offset"] or 0):
-        row["start"] = None  # no carry begins there
+        row["start"] = None  # no replay begins there
 
 
 def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:

@@ -84,18 +84,18 @@ class SimulatePartition:
         return WHAT_IF
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Simulate the partition; one that was never carried gives no rows."""
+        """Simulate the partition; one that was never replayed gives no rows."""
         found = read_log_tables(PartitionInput(batches))
         if found is not None:
             yield pa.RecordBatch.from_pylist(list(self.rows(found)), schema=WHAT_IF)
 
     def rows(self, found: LogTables) -> Iterator[dict[str, object]]:
         """Rows of WHAT_IF."""
-        key = {name: found.carried[name] for name in PARTITION_KEY}
+        key = {name: found.replayed[name] for name in PARTITION_KEY}
         tally = Tally(self.brokers[-1])
         both = self._both(found)
         if both is not None:
-            given = Circumstances(found.carried["log_start_offset"], self.transaction_version)
+            given = Circumstances(found.replayed["log_start_offset"], self.transaction_version)
             classes = list(what_if(both.leader, both.replica, self.brokers, given))
             tally.add(classes)
             ids = both.leader.entries["producer_id"].tolist()
@@ -108,7 +108,7 @@ class SimulatePartition:
     def _both(self, found: LogTables) -> InItsPlace | None:
         if found.end is None or found.state is None:
             return None
-        offset = found.carried["state_offset"]
+        offset = found.replayed["state_offset"]
         at_start = np.empty(0, ENTRY_DTYPE)
         if self.origin is SnapshotOrigin.OURS:
             at_start = self.expiry.live(found.state, found.closed_timestamp)

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 
 from tests.perf import (
     audit_rows,
-    carry_rows,
     decode_rows,
     fleet_rows,
     host_rows,
@@ -22,6 +21,7 @@ from tests.perf import (
     page,
     profile_rows,
     reading_rows,
+    replay_rows,
     upload_rows,
 )
 from tests.perf.measure import Row, load, machine
@@ -29,7 +29,7 @@ from tests.perf.scale import DATA, Scale, current
 
 PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "decode": decode_rows.rows,
-    "carry": carry_rows.rows,
+    "replay": replay_rows.rows,
     "memory": memory_rows.rows,
     "upload": upload_rows.rows,
     "reading": reading_rows.rows,

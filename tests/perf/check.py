@@ -15,12 +15,12 @@ import google_crc32c
 import numpy as np
 
 from tests.perf import yardsticks
-from tests.perf.carry_rows import deltas_of
 from tests.perf.decode_rows import partition_of
 from tests.perf.make_headers import batch_rows
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Seconds, best_in_turns
 from tests.perf.measure import cpu_timed as timed
+from tests.perf.replay_rows import deltas_of
 from tests.perf.scale import MIB
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -74,7 +74,7 @@ def pairs() -> Iterator[tuple[str, Seconds, Seconds]]:
     numbers = shuffled.view(np.int64).reshape(-1, 8)
     own, target, state = shuffled["producer_id"].copy(), np.zeros((_PRODUCERS, 8), np.int64), ProducerFold(_PRODUCERS)
 
-    def carry() -> None:
+    def replay() -> None:
         for _ in range(20):
             state.combine(shuffled)
 
@@ -82,7 +82,7 @@ def pairs() -> Iterator[tuple[str, Seconds, Seconds]]:
         for _ in range(20):
             yardsticks.scatter(own, numbers, target)
 
-    yield "carry", timed(carry), timed(scatter)
+    yield "replay", timed(replay), timed(scatter)
 
     many = ProducerFold(200_000)
     many.combine(deltas_of(np.arange(200_000, dtype=np.int64), 0))

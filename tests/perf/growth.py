@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tests.perf import page
-from tests.perf.carry_rows import carry_along, deltas_of, runs
 from tests.perf.decode_rows import partition_of, replay
 from tests.perf.host_rows import tiersnap
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import interleaved, load, machine, timed
+from tests.perf.replay_rows import carry_along, deltas_of, runs
 from tests.perf.scale import DATA
 from tests.perf.worker import wanted
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -48,16 +48,16 @@ def by_segments() -> Iterator[tuple[int, Work]]:
         yield log.segments, work
 
 
-def by_carried_segments() -> Iterator[tuple[int, Work]]:
-    """Carry of 10,000 producers, ten snapshots in all."""
+def by_replayed_segments() -> Iterator[tuple[int, Work]]:
+    """Replay of 10,000 producers, ten snapshots in all."""
     for segments in (100, 1000, 10_000):
-        carried = runs(segments, 10_000)
-        offsets = [run.start_offset for run in carried[segments // 10 :: segments // 10]]
-        yield segments, lambda carried=carried, offsets=offsets: carry_along(carried, offsets)
+        replayed = runs(segments, 10_000)
+        offsets = [run.start_offset for run in replayed[segments // 10 :: segments // 10]]
+        yield segments, lambda replayed=replayed, offsets=offsets: carry_along(replayed, offsets)
 
 
 def by_producers() -> Iterator[tuple[int, Work]]:
-    """One run of deltas carried and written as a snapshot."""
+    """One run of deltas replayed and written as a snapshot."""
     for producers in (10_000, 100_000, 1_000_000):
         one = runs(2, producers)[:1]
         assert one[0].deltas.size == deltas_of(np.arange(producers, dtype=np.int64), 0).size
@@ -79,8 +79,8 @@ def by_partitions() -> Iterator[tuple[int, Work]]:
 SERIES = {
     "batches (decode, fold)": by_batches,
     "segments (decode task)": by_segments,
-    "segments (carry)": by_carried_segments,
-    "producers (carry, snapshot)": by_producers,
+    "segments (replay)": by_replayed_segments,
+    "producers (replay, snapshot)": by_producers,
     "partitions (tier, the plan)": by_partitions,
 }
 

@@ -20,7 +20,7 @@ def rows(scale: Scale) -> Iterator[Row]:
     cases = [
         (f"decode of {large.segment_bytes >> 20} MiB segments", large, "decode", []),
         (f"decode of {scale.many_segments} segments of 1 MiB", small, "decode", []),
-        (f"carry of {producers} producers over two snapshots", small, "carry", [producers]),
+        (f"replay of {producers} producers over two snapshots", small, "replay", [producers]),
     ]
     for what, shape, work, arguments in cases:
         peak = peak_memory("tests.perf.worker", [work, made(shape).path, *arguments])

@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _KEPT = DATA / "measured.json"
 _TITLES = {
     "decode": "Decode and fold of a log",
-    "carry": "Carry and snapshots",
+    "replay": "Replay and snapshots",
     "memory": "Memory of a worker",
     "upload": "Upload",
     "reading": "What is read and asked for",

@@ -23,7 +23,7 @@ class Scale:
         wide_producers: of the partition with many producers.
         many_segments: of the partition with many segments.
         fleet: segments of the fleets that the main job runs on, ascending.
-        carry: segments and producers of the long carry.
+        replay: segments and producers of the long replay.
         upload_bytes: per repetition.
         repetitions: of each measurement, of which the median counts.
     """
@@ -34,7 +34,7 @@ class Scale:
     wide_producers: int
     many_segments: int
     fleet: tuple[int, ...]
-    carry: tuple[int, int]
+    replay: tuple[int, int]
     upload_bytes: int
     repetitions: int
 

@@ -1,4 +1,4 @@
-"""A task in a process of its own, for its peak memory: `python -m tests.perf.worker decode|carry|nothing …`."""
+"""A task in a process of its own, for its peak memory: `python -m tests.perf.worker decode|replay|nothing …`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 
-from tests.perf.carry_rows import deltas_of
 from tests.perf.measure import print_peak
+from tests.perf.replay_rows import deltas_of
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
@@ -44,8 +44,8 @@ def decode(log_dir: str) -> None:
         pass
 
 
-def carry(log_dir: str, producers: str) -> None:
-    """Fold one segment, then carry the state of many producers over two boundaries and write both snapshots."""
+def replay(log_dir: str, producers: str) -> None:
+    """Fold one segment, then replay the state of many producers over two boundaries and write both snapshots."""
     listed = open_log_dir(log_dir)
     partition = read_partition(listed.filesystem, f"{log_dir}/perf-0", listed.checkpoints)
     runs, _ = fold_segment(LOCAL, partition.segments[0])
@@ -59,5 +59,5 @@ def carry(log_dir: str, producers: str) -> None:
 
 if __name__ == "__main__":
     work, *arguments = sys.argv[1:]
-    {"decode": decode, "carry": carry, "nothing": lambda: None}[work](*arguments)
+    {"decode": decode, "replay": replay, "nothing": lambda: None}[work](*arguments)
     print_peak()

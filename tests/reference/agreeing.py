@@ -77,13 +77,13 @@ def last_stable_offset(batches: list[Batch], high_watermark: int | None, log_sta
 
 def _in_pieces(read: list[tuple[int, Segment]], expected: Rows, chance: Random) -> str | None:
     """Decoded apart and combined in order, cut at random: as the tasks of a fleet fold it."""
-    carried = ProducerFold(capacity=1)
+    replayed = ProducerFold(capacity=1)
     for _, segment in read:
         rows = np.array(segment.rows(), RECORD_BATCH_DTYPE)
         cut = chance.randrange(rows.size + 1)
-        carried.combine(fold(rows[:cut]))
-        carried.combine(fold(rows[cut:]))
-    entries = carried.entries().tolist()
+        replayed.combine(fold(rows[:cut]))
+        replayed.combine(fold(rows[cut:]))
+    entries = replayed.entries().tolist()
     return None if entries == expected else f"in pieces {entries}, not {expected}"
 
 

@@ -21,8 +21,8 @@ Row = dict[str, Any]
 STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 NOT_READ = ("UNREADABLE_FILE", "PERMISSION_DENIED")
-KEPT = ("CARRIED", "STATE", "BOUNDARY")
-JUDGED = ("CARRIED", "BOUNDARY", "SEGMENT")
+KEPT = ("REPLAYED", "STATE", "BOUNDARY")
+JUDGED = ("REPLAYED", "BOUNDARY", "SEGMENT")
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Tables:
         return 1 + max((row["run"] for row in rows), default=0)
 
     def facts(self, key: tuple[Any, ...]) -> list[Row]:
-        """What the newest carry said of a partition."""
+        """What the newest replay said of a partition."""
         return newest(row for row in self.partitions if key_of(row) == key)
 
     def decodes(self, key: tuple[Any, ...], base_offset: int) -> list[Row]:
@@ -63,7 +63,7 @@ def newest(rows: Iterable[Row]) -> list[Row]:
 def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_crc: bool) -> Row:
     """One row of changes.partition_changes."""
     key = key_of(listed)
-    carried = next((row for row in tables.facts(key) if row["kind"] == "CARRIED"), None)
+    replayed = next((row for row in tables.facts(key) if row["kind"] == "REPLAYED"), None)
     lost_run = max(
         (
             row["run"]
@@ -74,8 +74,8 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         ),
         default=None,
     )
-    is_lost = carried is not None and lost_run is not None and lost_run >= carried["run"]
-    start = None if carried is None or is_lost else _start_offset(listed, carried, options_digest)
+    is_lost = replayed is not None and lost_run is not None and lost_run >= replayed["run"]
+    start = None if replayed is None or is_lost else _start_offset(listed, replayed, options_digest)
     if start is None and listed["start"] is not None and listed["start"]["crc32c"] is not None:
         start = listed["start"]["offset"]
     known = {segment["base_offset"]: tables.decodes(key, segment["base_offset"]) for segment in listed["segments"]}
@@ -98,17 +98,17 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
             wanted.append({"topic_id": listed["topic_id"], **of_it, "not_read": not_read})
     retry_count = sum(segment["not_read"] is not None for segment in wanted)
     newest_decode = max((row["run"] for rows in known.values() for row in rows), default=None)
-    is_as_carried = (
-        carried is not None
+    is_as_replayed = (
+        replayed is not None
         and not is_lost
-        and carried["fingerprint"] == f"{listed['fingerprint']}:{options_digest}"
+        and replayed["fingerprint"] == f"{listed['fingerprint']}:{options_digest}"
         and len(wanted) == retry_count
-        and (newest_decode is None or newest_decode <= carried["run"])
+        and (newest_decode is None or newest_decode <= replayed["run"])
     )
     return {
         **dict(zip(PARTITION_KEY, key, strict=True)),
         "start_offset": start,
-        "is_changed": not is_as_carried,
+        "is_changed": not is_as_replayed,
         "segment_count": len(listed["segments"]),
         "decode_count": len(wanted),
         "retry_count": retry_count,
@@ -119,7 +119,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "finding_count": len(listed["findings"]),
         "copy_count": len(listed["copies"]),
         "unknown_encryption": int(listed["encryption"] == "UNKNOWN"),
-        "unread_count": carried["unread_count"] if carried is not None and is_as_carried else 0,
+        "unread_count": replayed["unread_count"] if replayed is not None and is_as_replayed else 0,
     }
 
 
@@ -148,15 +148,15 @@ def _is_needed(listed: Row, segment: Row, start: int | None) -> bool:
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
 
 
-def _start_offset(listed: Row, carried: Row, options_digest: str) -> int | None:
-    offset = carried["state_offset"]
+def _start_offset(listed: Row, replayed: Row, options_digest: str) -> int | None:
+    offset = replayed["state_offset"]
     chains = {segment["base_offset"]: segment["chain"] for segment in listed["segments"]}
     is_good = (
         offset is not None
-        and chains.get(offset) == carried["state_chain"]
-        and carried["fingerprint"].split(":")[-1] == options_digest
-        and None not in (listed["high_watermark"], carried["high_watermark"])
-        and min(listed["high_watermark"], carried["high_watermark"]) >= offset
+        and chains.get(offset) == replayed["state_chain"]
+        and replayed["fingerprint"].split(":")[-1] == options_digest
+        and None not in (listed["high_watermark"], replayed["high_watermark"])
+        and min(listed["high_watermark"], replayed["high_watermark"]) >= offset
     )
     return offset if is_good else None
 
@@ -194,8 +194,8 @@ def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_cr
     )
 
 
-def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
-    """Rows of INPUT of one partition that is carried, in order."""
+def replay_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
+    """Rows of INPUT of one partition that is replayed, in order."""
     key, start = key_of(listed), change["start_offset"]
     facts = [row for row in tables.facts(key) if row["kind"] in KEPT and start is not None]
     decodes = []
@@ -219,7 +219,7 @@ def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
 def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
     """Rows of INPUT of one partition that is judged, in order."""
     facts = [row for row in tables.facts(key) if row["kind"] in JUDGED]
-    topic_ids = {row["topic_id"] for row in facts if row["kind"] == "CARRIED"} - {None}
+    topic_ids = {row["topic_id"] for row in facts if row["kind"] == "REPLAYED"} - {None}
     copies = [
         row
         for row in current(tables.remote_log_segments).values()

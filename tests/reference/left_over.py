@@ -41,7 +41,7 @@ def tier_ours(store: ObjectStore, layout: Layout, log_dir: Path, *, run_id: str 
 
 
 def put_snapshots(store: ObjectStore, offsets: Iterable[int], *, run_id: str = "run-1") -> None:
-    """Snapshot objects as the carry stage writes them, and their manifest."""
+    """Snapshot objects as the replay stage writes them, and their manifest."""
     sink = StoredSnapshots(store, run_id)
     name = (PARTITION.topic, PARTITION.topic_id, PARTITION.partition)
     data = bytes.fromhex("0001 48674bc7 00000000")  # no producers

@@ -11,15 +11,15 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.decodes import LocalDecodes
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tasks.carry_partition import fact_rows
+from tiersnap.snapshot.tasks.replay_partition import fact_rows
 
 
 def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]:
     """Rows of PARTITIONS of each partition."""
-    log_dir, task = open_log_dir(str(source)), ListingReplay(CarryOptions(), None, run=run, now=now)
+    log_dir, task = open_log_dir(str(source)), ListingReplay(ReplayOptions(), None, run=run, now=now)
     for partition in log_dir.partitions():
         listing = PartitionListing(log_dir.filesystem, partition)
         replayed = task.replay(listing, LocalDecodes(log_dir.filesystem))

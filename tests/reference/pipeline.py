@@ -27,14 +27,14 @@ from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
-from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
+from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import flat, nested
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 from tiersnap.snapshot.tasks.look_again import UNREAD, look_again
+from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000
 
@@ -103,9 +103,9 @@ class Ran:
     @property
     def failures(self) -> list[tuple[str, bool]]:
         """(message, whether it may pass)."""
-        carried = [(row["message"], row["is_transient"]) for row in self.facts if row["kind"] == "ERROR"]
+        replayed = [(row["message"], row["is_transient"]) for row in self.facts if row["kind"] == "ERROR"]
         unknown = [(row["remote_error"], row["is_transient"]) for row in self.listed if row["remote_error"] is not None]
-        return carried + unknown + [(row["error"], row["is_transient"]) for row in self.tiered if row["error"]]
+        return replayed + unknown + [(row["error"], row["is_transient"]) for row in self.tiered if row["error"]]
 
     @property
     def errors(self) -> list[str]:
@@ -182,7 +182,7 @@ class Runner:
         self.runs += 1
         run_id, now = f"run-{self.runs}", self.runs if now is None else now
         store = store or self.store
-        options = CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, scan)
+        options = ReplayOptions(expiration, as_of, producer_expiration, every_boundary, replace, scan)
         ran, number, tables = Ran(), self.tables.next_run(), self.tables
 
         def append(name: str, rows: list[Row]) -> None:
@@ -226,10 +226,10 @@ class Runner:
             change["is_changed"] |= any(key_of(row) == key_of(change) for row in answered)
 
         sink = StoredSnapshots(store, run_id, replace) if apply else None
-        carry = CarryPartition(options, sink, number, now, observe)
+        replay = ReplayPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
-                ran.facts += map(flat, _rows(carry(input_batches(changes.carry_input(row, change, tables)))))
+                ran.facts += map(flat, _rows(replay(input_batches(changes.replay_input(row, change, tables)))))
         append("partitions", ran.facts)
         append("remote_log_segments", changes.differences(ran.listed, tables.remote_log_segments, run=number))
 

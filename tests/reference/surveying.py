@@ -18,7 +18,7 @@ from tiersnap.snapshot.tables.facts import nested
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, SURVEY_INPUT, Source
 
-FACTS = ("CARRIED", "STATE", "BOUNDARY", "SEGMENT", "GONE")
+FACTS = ("REPLAYED", "STATE", "BOUNDARY", "SEGMENT", "GONE")
 
 
 def headers_of(log_dir: Path, topic: str = ".*") -> list[Row]:

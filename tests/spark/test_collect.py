@@ -30,7 +30,7 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tables.facts import flat
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+from tiersnap.snapshot.tasks.replay_partition import ReplayOptions
 
 pytestmark = pytest.mark.spark
 
@@ -44,9 +44,9 @@ def session(spark: SparkSession) -> SparkSession:
 
 
 def settings(source: Path | str, work: Path, **options: Any) -> RunSettings:
-    carry = CarryOptions(expiration=None, every_boundary=True)
+    replay = ReplayOptions(expiration=None, every_boundary=True)
     places = (str(source),), str(work / "remote"), str(work / "warehouse")
-    return RunSettings(*places, carry=carry, apply=True, now=NOW, **options)
+    return RunSettings(*places, replay=replay, apply=True, now=NOW, **options)
 
 
 def snapshots(work: Path) -> dict[str, list[Any]]:
@@ -147,7 +147,7 @@ def test_headers_that_were_collected_fold_to_the_entries_of_the_log(session: Spa
     assert tiersnap(["-q", "collect", str(logs), "--to", str(to), "--headers", "--apply"]) == 0
     deltas = transforms.fold(collected_batches(session, str(to)))
     entries: dict[tuple[str, int, int], list[Any]] = {}
-    for row in transforms.carry(deltas).orderBy("producer_id").toArrow().to_pylist():
+    for row in transforms.replay(deltas).orderBy("producer_id").toArrow().to_pylist():
         values = tuple(row.values())[4:]
         entries.setdefault((row["topic"], row["partition"], row["end_offset"]), []).append(values)
     checked = 0

@@ -40,7 +40,7 @@ batches = spark.read.format("kafkasegment").load(source)
 deltas = transforms.fold(batches)
 done = first.counts
 print(done.segments_decoded, done.snapshots_written, done.segments_tiered, again.did_nothing, batches.count(),
-      deltas.select("producer_id").distinct().count(), transforms.carry(deltas).count())
+      deltas.select("producer_id").distinct().count(), transforms.replay(deltas).count())
 spark.stop()
 """
 

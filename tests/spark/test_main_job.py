@@ -238,7 +238,7 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
     counts = run_topic("payments").counts
     assert (counts.snapshots_written, counts.segments_tiered) == (1, 1)
     first, second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))
-    names = ("run_id", "segments_decoded", "partitions_carried", "snapshots_written", "segments_tiered", "errors")
+    names = ("run_id", "segments_decoded", "partitions_replayed", "snapshots_written", "segments_tiered", "errors")
     assert [first[name] for name in names] == ["of-orders", 3, 1, 2, 2, 0]
     assert [second[name] for name in names] == ["of-payments", 2, 1, 1, 1, 0]
     assert first["bytes_decoded"] > 0

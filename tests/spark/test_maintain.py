@@ -135,10 +135,10 @@ def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, t
     assert sorted((tmp_path / "warehouse").rglob("*")) == before
 
 
-def test_a_carry_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:
+def test_a_replay_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:
     key = "log_dir string, topic string, partition int"
     decodes = [("/logs", "orders", number, base, 1) for number in (0, 1) for base in (0, 10)]
-    facts = [("/logs", "orders", 0, "CARRIED", 0, 2), ("/logs", "orders", 1, "CARRIED", 0, 2)]
+    facts = [("/logs", "orders", 0, "REPLAYED", 0, 2), ("/logs", "orders", 1, "REPLAYED", 0, 2)]
     facts.append(("/logs", "orders", 1, "SEGMENT", 10, 2))
     segments = spark.createDataFrame(decodes, f"{key}, base_offset long, run long")
     partitions = spark.createDataFrame(facts, f"{key}, kind string, offset long, run long")

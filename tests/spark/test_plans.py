@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.pipeline import carrying, changes, judging
+from tiersnap.jobs.pipeline import changes, judging, replaying
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.schemas import LISTED
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -40,7 +40,7 @@ def test_run_moves_payload_to_the_replay_alone(
         assert "deltas" not in plan_of(rows, capsys)
 
     one = found.where("partition = 0").select(*PARTITION_KEY, "start_offset")
-    plan = plan_of(carrying.partition_input(listed, carrying.Changed(one, 1, 4), *tables[:2]), capsys)
+    plan = plan_of(replaying.partition_input(listed, replaying.Changed(one, 1, 4), *tables[:2]), capsys)
     assert "deltas" in plan
     moved = re.findall(r"\) (?:Broadcast)?Exchange\nInput \[\d+\]: \[(.*)\]", plan)
     assert moved

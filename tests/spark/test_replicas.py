@@ -89,7 +89,7 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     ran = run_led(2, 1)
     assert exit_code(ran, settings) is ExitCode.OK
     assert tiered() == {0: [0], 1: [0, 5]}
-    # What was carried of it is no partition that is gone while it has no leader; led elsewhere, it is.
+    # What was replayed of it is no partition that is gone while it has no leader; led elsewhere, it is.
     ran = run_led(2, -1)
     assert (ran.did_nothing, ran.partitions, exit_code(ran, settings)) == (True, 1, ExitCode.TRANSIENT)
     assert exit_code(run_led(2, 2), settings) is ExitCode.OK

@@ -80,7 +80,7 @@ def test_a_warehouse_without_tables_is_not_there(spark: SparkSession, tmp_path: 
     assert_said(
         tiersnap("simulate", "--risk", "--warehouse", tmp_path, *AT),
         2,
-        "no partition was carried",
+        "no partition was replayed",
         "tiersnap run --source",
     )
     said = tiersnap("simulate", "--warehouse", tmp_path, "--from", "broker", *AT)

@@ -115,8 +115,8 @@ def test_the_fold_of_the_table_is_the_reference_fold_of_each_segment(batches: Da
     assert by_segment == {base: count for base, count in expected.items() if count}
 
 
-def test_carrying_the_deltas_gives_the_reference_state_at_every_boundary(batches: DataFrame) -> None:
-    entries = transforms.carry(transforms.fold(batches.where("topic in ('tv2', 'churn')"))).collect()
+def test_replaying_the_deltas_gives_the_reference_state_at_every_boundary(batches: DataFrame) -> None:
+    entries = transforms.replay(transforms.fold(batches.where("topic in ('tv2', 'churn')"))).collect()
     for topic in ("tv2", "churn"):
         state: dict[int, Entry] = {}
         for base, path in segments(topic):
@@ -131,14 +131,16 @@ def test_carrying_the_deltas_gives_the_reference_state_at_every_boundary(batches
             state = fold(read_segment(path.read_bytes(), base - 1).batches, state)
 
 
-def test_carrying_only_what_the_window_needs_gives_the_live_entries_of_carrying_everything(batches: DataFrame) -> None:
+def test_replaying_only_what_the_window_needs_gives_the_live_entries_of_replaying_everything(
+    batches: DataFrame,
+) -> None:
     deltas = transforms.fold(batches.where("topic in ('churn', 'hanging')"))
     last = deltas.agg({"timestamp": "max"}).collect()[0][0]
     window = {"as_of": last, "expiration": 300}
     pruned = transforms.relevant(deltas, **window)
     assert 0 < pruned.count() < deltas.count()
     is_live = f"current_txn_first_offset >= 0 or {last} - timestamp < 300"
-    everything, bounded = (sorted(transforms.carry(each).where(is_live).collect()) for each in (deltas, pruned))
+    everything, bounded = (sorted(transforms.replay(each).where(is_live).collect()) for each in (deltas, pruned))
     assert bounded == everything
     assert any(row.current_txn_first_offset >= 0 for row in bounded)
 

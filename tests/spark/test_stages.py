@@ -26,7 +26,7 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner, arrow_table, as_table
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
-from tiersnap.jobs.pipeline import carrying, changes, decoding, judging, listing, remote, tiering
+from tiersnap.jobs.pipeline import changes, decoding, judging, listing, remote, replaying, tiering
 from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.counted import (
     MOST_TOLD,
@@ -49,22 +49,22 @@ from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
 from tiersnap.snapshot.replay.remote_start import is_continued
-from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
+from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact, flat
 from tiersnap.snapshot.tables.listed import LISTED, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 pytestmark = pytest.mark.spark
 
 LOGS = 10
 # One change in each of the logs between two runs.
 ROUNDS = 2
-OPTIONS = CarryOptions(None, TIMESTAMP + DAY // 2, DAY)
+OPTIONS = ReplayOptions(None, TIMESTAMP + DAY // 2, DAY)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ class Stages:
         after: Tables,
         ran: Ran,
         number: int,
-        options: CarryOptions = OPTIONS,
+        options: ReplayOptions = OPTIONS,
         look: Observe | None = None,
     ) -> None:
         self.spark, self.before, self.after, self.ran, self.number = spark, before, after, ran, number
@@ -145,14 +145,14 @@ class Stages:
         assert collected(frame, schemas.SEGMENTS) == plain(expected, schemas.SEGMENTS)
 
     def check_facts(self, changed: DataFrame, runner: Runner) -> None:
-        """What was put lies there by now, so it is not put by this carry."""
+        """What was put lies there by now, so it is not put by this replay."""
         tables = self.table(self.after, "segments"), self.table(self.before, "partitions")
         sink = StoredSnapshots(runner.store, f"run-{runner.runs}")
-        task = CarryPartition(self.options, sink, self.number, runner.runs, self.look)
+        task = ReplayPartition(self.options, sink, self.number, runner.runs, self.look)
         wanted = changed.where("is_changed").select(*PARTITION_KEY, "start_offset")
-        carried = carrying.Changed(wanted, wanted.count(), segments=1)
-        rows = carrying.partition_input(self.listed, carried, *tables, is_bounded=self.is_bounded)
-        frame = carrying.carry(rows, task)
+        replayed = replaying.Changed(wanted, wanted.count(), segments=1)
+        rows = replaying.partition_input(self.listed, replayed, *tables, is_bounded=self.is_bounded)
+        frame = replaying.replay(rows, task)
         observed = [flat(row) for row in frame.toArrow().to_pylist()]
         assert facts_of(observed) == facts_of(self.ran.facts)
 
@@ -209,7 +209,7 @@ def test_a_bounded_scan_says_so_too(spark: SparkSession, tmp_path: Path) -> None
     for seed in range(4):
         AgingLog(seed, 8 + seed * 5).write(tmp_path / f"logs{seed}")
     sources = tuple(str(tmp_path / f"logs{seed}") for seed in range(4))
-    options = CarryOptions(7 * DAY, NOW, DAY, scan=Scan.WINDOW)
+    options = ReplayOptions(7 * DAY, NOW, DAY, scan=Scan.WINDOW)
     runner, before = Runner(tmp_path, tmp_path), Tables()
     ran = runner(sources=sources, expiration=7 * DAY, as_of=NOW, scan=Scan.WINDOW)
     assert all(row["window_offset"] for row in ran.listed)
@@ -408,7 +408,7 @@ def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, 
 
     first = told()
     assert first == (1, [str(damaged)])
-    assert told() == first, "a run that carries nothing says it as well"
+    assert told() == first, "a run that replays nothing says it as well"
     damaged.write_bytes(sound)
     assert told() == (0, [])
 

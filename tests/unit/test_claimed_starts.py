@@ -1,4 +1,4 @@
-"""A carry may start from the snapshot of a copy whose claim vouches for it."""
+"""A replay may start from the snapshot of a copy whose claim vouches for it."""
 
 from __future__ import annotations
 

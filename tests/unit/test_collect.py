@@ -60,7 +60,7 @@ def to(tmp_path: Path) -> Path:
 
 
 def facts(ran: Ran) -> list[dict[str, Any]]:
-    """What a carry said, without where it was told."""
+    """What a replay said, without where it was told."""
     left_out = ("log_dir", "fingerprint", "path")
     return [{name: value for name, value in row.items() if name not in left_out} for row in ran.facts]
 

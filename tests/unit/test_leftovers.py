@@ -39,7 +39,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 pytestmark = pytest.mark.unit
 
@@ -59,7 +59,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
-    tiers = HostTier(store, LAYOUT, CarryOptions(), Tierer(run_id, NOW, wait=0), apply=True)
+    tiers = HostTier(store, LAYOUT, ReplayOptions(), Tierer(run_id, NOW, wait=0), apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 pytestmark = pytest.mark.unit
 
@@ -53,7 +53,7 @@ def run(
     known_to_brokers: Mapping[str, frozenset[str]] | None = None,
 ) -> HostPartition:
     tierer = Tierer(run_id, NOW, wait=0)
-    tiers = HostTier(store, layout, CarryOptions(), tierer, known_to_brokers=known_to_brokers, apply=True)
+    tiers = HostTier(store, layout, ReplayOptions(), tierer, known_to_brokers=known_to_brokers, apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 

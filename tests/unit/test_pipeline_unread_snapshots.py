@@ -80,7 +80,7 @@ def test_a_fifo_in_its_place_is_said_once(runner: Runner) -> None:
     assert runner(apply=False).commits == 0
 
 
-def test_a_segment_behind_it_is_carried_with_all_that_the_log_says(
+def test_a_segment_behind_it_is_replayed_with_all_that_the_log_says(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be read might have known more, so no later run starts from a state without it."""

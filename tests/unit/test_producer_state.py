@@ -55,10 +55,10 @@ def test_folding_batch_by_batch_gives_what_the_reference_gives(log: Log) -> None
 @settings(max_examples=examples(300))
 @given(logs(replayable_entries), cuts)
 def test_deltas_of_random_splits_combine_to_the_fold_of_the_whole(log: Log, at: list[int]) -> None:
-    carried = ps.ProducerFold(capacity=1)
+    replayed = ps.ProducerFold(capacity=1)
     for piece in pieces(log, at):
-        carried.combine(deltas_of(piece))
-    assert as_state(carried.entries()) == reference.fold(batches(log.bytes, log.base))
+        replayed.combine(deltas_of(piece))
+    assert as_state(replayed.entries()) == reference.fold(batches(log.bytes, log.base))
 
 
 @settings(max_examples=examples(300))
@@ -83,8 +83,8 @@ def first_errors(deltas: np.ndarray) -> dict[int, int]:
 @settings(max_examples=examples(300))
 @given(logs(), cuts)
 def test_the_first_batch_a_broker_cannot_replay_is_found_whatever_the_splits(log: Log, at: list[int]) -> None:
-    carried = ps.ProducerFold()
-    errors = [carried.combine(deltas_of(piece)) for piece in pieces(log, at)]
+    replayed = ps.ProducerFold()
+    errors = [replayed.combine(deltas_of(piece)) for piece in pieces(log, at)]
     assert min((error for error in errors if error >= 0), default=-1) == first_refused(batches(log.bytes, log.base))
 
 
@@ -103,10 +103,10 @@ def first_refused(found: list[Batch]) -> int:
 def test_a_snapshot_is_a_place_to_start_from(log: Log, at: int) -> None:
     at = min(at, len(log.entries))
     entries = ps.to_entries(deltas_of(log.segment(0, at)))
-    carried = ps.ProducerFold()
-    carried.combine(ps.from_entries(entries))
-    carried.add_batches(rows_of(log.segment(at, len(log.entries))))
-    assert as_state(carried.entries()) == reference.fold(batches(log.bytes, log.base))
+    replayed = ps.ProducerFold()
+    replayed.combine(ps.from_entries(entries))
+    replayed.add_batches(rows_of(log.segment(at, len(log.entries))))
+    assert as_state(replayed.entries()) == reference.fold(batches(log.bytes, log.base))
 
 
 @settings(max_examples=examples(300))
@@ -205,7 +205,7 @@ def test_producers_whose_places_in_the_table_collide_are_kept_apart() -> None:
     """Ids that Fibonacci hashing sends to a quarter of the table: more of them than it has slots there."""
     chosen = [each for each in range(2000) if (each * 0x9E3779B97F4A7C15 % 2**64 >> 20) & 0x30 == 0][:100]
     data = b"".join(data_batch(offset, 1, each, 0, offset % 7) for offset, each in enumerate(chosen))
-    carried = ps.ProducerFold(capacity=1)
-    carried.add_batches(rows_of(data))
-    assert as_state(carried.entries()) == reference.fold(batches(data, 0))
-    assert len(carried) == 100
+    replayed = ps.ProducerFold(capacity=1)
+    replayed.add_batches(rows_of(data))
+    assert as_state(replayed.entries()) == reference.fold(batches(data, 0))
+    assert len(replayed) == 100

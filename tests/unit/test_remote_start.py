@@ -1,4 +1,4 @@
-"""Where a carry begins in remote storage: which copies lead there, and what is known of the log before."""
+"""Where a replay begins in remote storage: which copies lead there, and what is known of the log before."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_segment_of_more_producers_than_a_new_table_holds_is_folded_whole(tmp_
     assert [run.deltas.tolist() for run in runs] == [fold(rows[:7000]).tolist(), fold(rows[7000:]).tolist()]
 
 
-def test_entries_of_a_boundary_that_the_carry_has_passed_are_refused_and_those_asked_for_in_time_stay() -> None:
+def test_entries_of_a_boundary_that_the_replay_has_passed_are_refused_and_those_asked_for_in_time_stay() -> None:
     def run(offset: int) -> Run:
         return Run(offset, fold(rows_of(data_batch(offset, 1, 7, 0, offset))), TIMESTAMP + offset)
 

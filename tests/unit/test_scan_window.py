@@ -26,7 +26,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.replay_options import CarryOptions, Scan
+from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
 from tiersnap.snapshot.replay.scan_window import window_offset
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -296,12 +296,12 @@ def test_the_window_begins_with_the_first_segment_that_may_hold_a_young_record(l
 
 def test_a_window_needs_an_expiration_to_know_how_far_back_it_goes() -> None:
     with pytest.raises(UsageError, match="needs an expiration"):
-        CarryOptions(expiration=None, scan=Scan.WINDOW)
+        ReplayOptions(expiration=None, scan=Scan.WINDOW)
 
 
 @pytest.mark.parametrize("scan", list(Scan))
 def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], scan: Scan) -> None:
-    asked = RunSettings(("logs",), "remote", "warehouse", carry=CarryOptions(scan=scan))
+    asked = RunSettings(("logs",), "remote", "warehouse", replay=ReplayOptions(scan=scan))
     show(Output(Format.TABLE), RunOutcome(), asked, Path("report"))
     said = capsys.readouterr().err
     words = ("a transaction that hangs", "its coordinator epoch is written as -1", "BROKER_UNVERIFIED", "--scan exact")

@@ -146,7 +146,7 @@ def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: Seg
 
 @given(partition_facts)
 def test_what_the_gate_must_know_of_a_partition_comes_back_from_its_row(found: PartitionFacts) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.CARRIED, run=1, **of.of_partition(found)))
+    row = through_the_table(of.fact(KEY, of.FactKind.REPLAYED, run=1, **of.of_partition(found)))
     assert of.to_partition(row) == found
 
 
@@ -206,7 +206,7 @@ def test_a_change_of_a_file_breaks_the_chain_above_it_and_nowhere_else(tmp_path:
     assert after["fingerprint"] != before["fingerprint"]
     same = [base for base, chain in chains(before).items() if chains(after)[base] == chain]
     assert same == [0, 10]
-    # The snapshot at 20 may be what a carry goes on from there.
+    # The snapshot at 20 may be what a replay goes on from there.
     (folder / f"{20:020d}.snapshot").write_bytes(b"22")
     assert [base for base, chain in chains(after).items() if chains(row())[base] == chain] == [0, 10]
 

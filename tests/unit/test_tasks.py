@@ -23,15 +23,15 @@ from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.segment_fold import fold_segment
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments, segment_end
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
+from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 pytestmark = pytest.mark.unit
 
@@ -43,8 +43,8 @@ def partition_rows(tmp_path: Path, *, producers: int = 3) -> list[Row]:
     write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=producers + 5, indexes=True)
     runner = Runner(tmp_path, tmp_path / "logs")
     (listed,) = runner(apply=False).listed
-    # As it is carried again from its beginning.
-    return changes.carry_input(listed, {"start_offset": None}, runner.tables)
+    # As it is replayed again from its beginning.
+    return changes.replay_input(listed, {"start_offset": None}, runner.tables)
 
 
 def test_rows_out_of_order_are_an_error_and_no_wrong_state(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_rows_out_of_order_are_an_error_and_no_wrong_state(tmp_path: Path) -> No
     rows = partition_rows(tmp_path, producers=2 * PART_DELTAS + 1)
     parts = [row["part"] for row in rows if "decode" in row and row["offset"] == 0]
     assert parts == [0, 1, 2]
-    task = CarryPartition(CarryOptions(), None, run=2, now=1)
+    task = ReplayPartition(ReplayOptions(), None, run=2, now=1)
     expected = list(task(input_batches(rows, size=100)))
     assert expected
     for first, second in ((0, 1), (1, 2), (2, 4)):
@@ -66,7 +66,7 @@ def test_rows_out_of_order_are_an_error_and_no_wrong_state(tmp_path: Path) -> No
 
 def test_how_spark_cuts_rows_into_batches_changes_nothing(tmp_path: Path) -> None:
     rows = partition_rows(tmp_path, producers=PART_DELTAS + 1)
-    task = CarryPartition(CarryOptions(), None, run=2, now=1)
+    task = ReplayPartition(ReplayOptions(), None, run=2, now=1)
     found = [pa.Table.from_batches(task(input_batches(rows, size=size))).to_pylist() for size in (1, 2, 100)]
     assert found[0] == found[1] == found[2]
     assert [row["part"] for row in found[0] if row["kind"] == "STATE"] == [0, 1]
@@ -149,7 +149,7 @@ def test_every_boundary_of_the_bundled_logs_is_what_kafkas_own_classes_fold(tmp_
 
 
 def test_tasks_can_be_sent_to_executors() -> None:
-    for task in (DecodeSegments(True, 1), CarryPartition(CarryOptions(), None, 1, 2), JudgePartition(False, 1, DAY)):
+    for task in (DecodeSegments(True, 1), ReplayPartition(ReplayOptions(), None, 1, 2), JudgePartition(False, 1, DAY)):
         assert pickle.loads(pickle.dumps(task)) == task
 
 

@@ -39,7 +39,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 pytestmark = pytest.mark.unit
 
@@ -210,7 +210,7 @@ def test_a_segment_that_retention_deletes_meanwhile_is_no_damage_and_the_next_ru
 
 def host(store: ObjectStore, run_id: str, **more: object) -> HostTier:
     tierer = Tierer(run_id, NOW, wait=0, pause=lambda _: None)
-    return HostTier(store, AivenLayout(), CarryOptions(), replace(tierer, **more), apply=True)
+    return HostTier(store, AivenLayout(), ReplayOptions(), replace(tierer, **more), apply=True)
 
 
 def run(tiers: HostTier, source: Path) -> list[HostPartition]:
@@ -500,7 +500,7 @@ def test_tier_says_how_many_damaged_snapshot_objects_it_mended(source: Path, tmp
     assert (json.loads(ran.out)["result"]["snapshots_mended"], path.read_bytes()) == (1, right)
 
 
-def test_a_file_that_may_be_uploaded_and_differs_from_the_log_starts_no_carry(tmp_path: Path) -> None:
+def test_a_file_that_may_be_uploaded_and_differs_from_the_log_starts_no_replay(tmp_path: Path) -> None:
     whole, remote, day = tmp_path / "logs", tmp_path / "remote", 86_400_000
     segments = {
         0: [data_batch(0, 10, 1, 0, 0, timestamp=NOW - 3 * day)],

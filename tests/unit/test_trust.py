@@ -182,7 +182,7 @@ def test_one_producer_less_one_more_or_one_wrong_field_is_suspect(history: Histo
 
 @few
 @given(histories(), st.data(), later)
-def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_and_never_starts_a_carry(
+def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_and_never_starts_a_replay(
     history: History, data: st.DataObject, later: int
 ) -> None:
     """Said again producer by producer: what a broker keeps when it loads the file, against what it ought to."""

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), KEYS.claim(ORDERS, 0, 0)
 
 def tier(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
     tierer = Tierer(run_id, NOW, process=GONE, wait=0, pause=lambda _: None)
-    tiers = HostTier(store, AivenLayout(), CarryOptions(), tierer, apply=True)
+    tiers = HostTier(store, AivenLayout(), ReplayOptions(), tierer, apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 

@@ -78,7 +78,7 @@ class AuditOutcome:
         unread: findings about offsets that were not decoded.
         damage: what is wrong with the log directories; what lies behind it in a segment was not audited.
         cut_segments: of a warehouse, segments whose rows end before the file did.
-        unknown_partitions: of a warehouse, that no run has carried: nobody knows whether they are compacted.
+        unknown_partitions: of a warehouse, that no run has replayed: nobody knows whether they are compacted.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)

@@ -35,14 +35,14 @@ def of_listing(listed: DataFrame) -> DataFrame:
 def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     """The same of the tables `partitions` and `record_batches`, and `is_known` (bool).
 
-    A partition that no run has carried counts as not compacted, and its log as starting with its first segment.
+    A partition that no run has replayed counts as not compacted, and its log as starting with its first segment.
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
     facts = still_there(partitions, ("log_start_offset", "compacted", "leader_epochs", *ids))
     was_cleaned = "coalesce(compacted, '') != '' as was_cleaned"
     known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, f"{_NEWEST_EPOCH} as leader_epoch")
-    facts = facts.select(*PARTITION_KEY, "carried.*").selectExpr(*known)
+    facts = facts.select(*PARTITION_KEY, "replayed.*").selectExpr(*known)
     rows = first.join(facts, on=list(PARTITION_KEY), how="left")
     return rows.select(
         *PARTITION_KEY,
@@ -56,7 +56,7 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
 
 def segments_of_facts(partitions: DataFrame) -> DataFrame:
     """The table `partitions` -> PARTITION_KEY, `base_offset` and `size_bytes` of the segments that were listed last."""
-    last = still_there(partitions).select(*PARTITION_KEY, "carried.run")
+    last = still_there(partitions).select(*PARTITION_KEY, "replayed.run")
     segments = partitions.where(F.col("kind") == str(FactKind.SEGMENT))
     found = segments.join(last, on=[*PARTITION_KEY, "run"], how="left_semi")
     return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "segment.size_bytes")

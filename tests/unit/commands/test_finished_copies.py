@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.report.run_info import RunCounts
 
 pytestmark = pytest.mark.unit
@@ -41,7 +41,7 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
     segments = {base: [data_batch(base, 10, 1, 0, base)] for base in range(0, 20 + 10 * more, 10)}
     write_partition(source, "orders", 0, segments, high_watermark=20 + 10 * more, indexes=True)
     store = NoFinish(DirectoryStore(remote), 1)
-    killed = HostTier(store, AivenLayout(), CarryOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
+    killed = HostTier(store, AivenLayout(), ReplayOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
     list(killed.partitions(selected_of(open_log_dirs([str(source)]), Selection())))
 
     ran = tier(source, remote)

@@ -1,4 +1,4 @@
-"""The tables of a warehouse read without a JVM: verdicts of the newest carry."""
+"""The tables of a warehouse read without a JVM: verdicts of the newest replay."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_report_names_copies_that_nobody_needs_with_the_command(tmp_path: Pa
     assert len(named) == 4
 
 
-def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_carried_again(tmp_path: Path) -> None:
+def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_replayed_again(tmp_path: Path) -> None:
     warehouse = warehouse_of(tmp_path, 1)
     before = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     key = {"log_dir": str(LOGS), "topic": "orders", "partition": 0}

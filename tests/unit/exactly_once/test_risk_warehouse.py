@@ -33,8 +33,8 @@ UNTOLD = ("aborted", "aborted_records", "aborted_bytes", "beginning_late", "unde
 
 
 @pytest.fixture(scope="module")
-def carried(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    runner = Runner(tmp_path_factory.mktemp("carried"), LOGS)
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    runner = Runner(tmp_path_factory.mktemp("replayed"), LOGS)
     runner(sources=(str(LOGS), str(LEDGER)), apply=False, as_of=None, now=NOW, topic=re.compile(TOPICS))
     return runner
 
@@ -57,8 +57,8 @@ def by_name(row: Row) -> Row:
 
 
 @pytest.mark.parametrize("boundaries", [False, True], ids=["partitions", "boundaries"])
-def test_the_tables_say_of_the_bundled_logs_what_a_pass_over_them_says(carried, headers, boundaries) -> None:
-    told = [by_name(row) for row in rows_of(carried, RiskPartition(RiskSettings(NOW), boundaries), headers)]
+def test_the_tables_say_of_the_bundled_logs_what_a_pass_over_them_says(replayed, headers, boundaries) -> None:
+    told = [by_name(row) for row in rows_of(replayed, RiskPartition(RiskSettings(NOW), boundaries), headers)]
     words = [
         "simulate",
         "--risk",
@@ -82,26 +82,29 @@ def test_the_tables_say_of_the_bundled_logs_what_a_pass_over_them_says(carried, 
     assert any(row["lost"] for row in said) == boundaries
 
 
-def test_without_headers_bytes_are_not_known_and_all_else_is_as_it_was(carried, headers) -> None:
+def test_without_headers_bytes_are_not_known_and_all_else_is_as_it_was(replayed, headers) -> None:
     task = RiskPartition(RiskSettings(NOW), True)
     of_batches = ("doubled_bytes", "doubled_records", "degraded")
     with_headers, without = (
-        [{name: value for name, value in row.items() if name not in of_batches} for row in rows_of(carried, task, each)]
+        [
+            {name: value for name, value in row.items() if name not in of_batches}
+            for row in rows_of(replayed, task, each)
+        ]
         for each in (headers, None)
     )
     key = lambda row: [row[name] for name in ("log_dir", "topic", "partition", "offset")]  # noqa: E731
     assert sorted(without, key=key) == sorted(with_headers, key=key)
-    assert all(row["doubled_bytes"] is None for row in rows_of(carried, task, None) if row["doubled"])
+    assert all(row["doubled_bytes"] is None for row in rows_of(replayed, task, None) if row["doubled"])
 
 
-def test_a_partition_that_is_gone_or_was_never_carried_has_no_rows() -> None:
+def test_a_partition_that_is_gone_or_was_never_replayed_has_no_rows() -> None:
     assert list(RiskPartition(RiskSettings(NOW))(iter([]))) == []
 
 
 @pytest.mark.parametrize("origin", [SnapshotOrigin.OURS, SnapshotOrigin.EMPTY])
-def test_simulated_from_the_tables_every_answer_is_that_of_the_log(carried, headers, origin) -> None:
+def test_simulated_from_the_tables_every_answer_is_that_of_the_log(replayed, headers, origin) -> None:
     task = SimulatePartition(origin, Expiry(7 * DAY, NOW), DAY, BROKER_ERAS, CLIENT_ERAS)
-    rows = [row for row in rows_of(carried, task, headers) if row["write"] is not None]
+    rows = [row for row in rows_of(replayed, task, headers) if row["write"] is not None]
     told = Counter({_answer(row, f"{row['topic']}-{row['partition']}"): row["writes"] for row in rows})
     said: Counter = Counter()
     for logs in (LOGS, LEDGER):

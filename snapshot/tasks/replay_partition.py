@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
-from tiersnap.snapshot.replay.replay_options import CarryOptions
+from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
@@ -35,15 +35,15 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.decode_segments import segment_end
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
-# Columns of LISTED that a carry leaves in the table.
+# Columns of LISTED that a replay leaves in the table.
 _AS_LISTED = ("directory_id", "cluster_id", "leader_epochs", "expired_to", "encrypted_by")
 
 
 @dataclass(frozen=True)
-class CarryPartition:
+class ReplayPartition:
     """INPUT rows of one partition -> PARTITIONS rows; attributes as in ListingReplay."""
 
-    options: CarryOptions
+    options: ReplayOptions
     sink: SnapshotSink | None
     run: int
     now: int
@@ -88,12 +88,12 @@ class TableDecodes:
 def resume_of(facts: Iterable[Row]) -> Resume:
     """Return what rows of `partitions` say of an earlier replay."""
     rows = list(facts)
-    carried = next((row for row in rows if row["kind"] == FactKind.CARRIED), None)
-    if carried is None or carried["state_offset"] is None:
+    replayed = next((row for row in rows if row["kind"] == FactKind.REPLAYED), None)
+    if replayed is None or replayed["state_offset"] is None:
         return FROM_THE_BEGINNING
     states = sorted((row for row in rows if row["kind"] == FactKind.STATE), key=lambda row: row["part"])
     deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
-    start = StartState(carried["state_offset"], deltas, carried["history_from"], carried["has_adopted"])
+    start = StartState(replayed["state_offset"], deltas, replayed["history_from"], replayed["has_adopted"])
     snapshots = (to_snapshot(row) for row in rows if row["kind"] == FactKind.BOUNDARY)
     return Resume(start, {each.offset: each for each in snapshots})
 
@@ -105,7 +105,7 @@ def fact_rows(
 
     Args:
         listed: the row of LISTED that `listing` was made of.
-        options_digest: CarryOptions.digest.
+        options_digest: ReplayOptions.digest.
     """
     key = {name: listed[name] for name in PARTITION_KEY}
     found, state = replayed.examination, replayed.state
@@ -113,7 +113,7 @@ def fact_rows(
     is_unknown = bool(listing.partition.segments and not found.partition.segments)
     yield fact(
         key,
-        FactKind.CARRIED,
+        FactKind.REPLAYED,
         run=run,
         fingerprint=f"{listed['fingerprint']}:{options_digest}" if replayed.is_finished else "",
         **of_partition(found.facts),

@@ -1,4 +1,4 @@
-"""The carry: what a start says, what adopting a broker's file changes, where a refused partition stops."""
+"""The replay: what a start says, what adopting a broker's file changes, where a refused partition stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of `partitions`, as the newest carry of each partition left them."""
+"""Facts of `partitions`, as the newest replay of each partition left them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 
-def newest_carries(facts: pa.Table) -> pa.Table:
-    """Rows of the newest carry of each partition, partition by partition."""
+def newest_replays(facts: pa.Table) -> pa.Table:
+    """Rows of the newest replay of each partition, partition by partition."""
     key = list(PARTITION_KEY)
     # Numbers of rows are joined and not the rows: Arrow joins no lists.
     numbered = facts.select([*key, "run"]).append_column("number", pa.array(range(facts.num_rows), pa.int64()))

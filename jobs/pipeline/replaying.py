@@ -1,4 +1,4 @@
-"""Stage 4, carry: the partitions that changed, each with its decodes and the state that an earlier carry left."""
+"""Stage 4, replay: the partitions that changed, each with its decodes and the state that an earlier replay left."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
+from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
-_KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
+_KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY)
 # Keys of so many segments are sent to every task, so that no row of another one is moved.
 _MOST_SENT = 100_000
 _MOST_NAMED = 100
@@ -24,7 +24,7 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class Changed:
-    """Which partitions are carried.
+    """Which partitions are replayed.
 
     Attributes:
         rows: PARTITION_KEY and `start_offset`, which are computed once.
@@ -77,7 +77,7 @@ def partition_input(
         input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
     ]
     if is_bounded:
-        # A window is looked through before it is carried, and no task can read its rows twice.
+        # A window is looked through before it is replayed, and no task can read its rows twice.
         windows = ours.where("window_offset is not null and start_offset is null").select(*key, "window_offset")
         shown = decodes.join(windows, on=key).where("base_offset >= window_offset")
         rows.append(input_rows(shown, Source.WINDOW, "base_offset", "part", "decode", schemas.SEGMENTS.names))
@@ -113,6 +113,6 @@ def united(rows: Sequence[DataFrame]) -> DataFrame:
     return first
 
 
-def carry(rows: DataFrame, task: CarryPartition, *, tasks: int | None = None) -> DataFrame:
+def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:
     """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
     return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.PARTITIONS, tasks=tasks)
