@@ -6,6 +6,8 @@ import contextlib
 import errno
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import starmap
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +18,7 @@ _log = logging.getLogger(__name__)
 
 _CONTEXT = "security.selinux"
 _OPEN_FILES = 128  # that wait for their fsync
+_SYNCS_AT_ONCE = 8
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
 
@@ -52,8 +55,8 @@ def staged(path: Path) -> Path:
 class Staging:
     """New files, written beside their names, durable once they are settled, and then published one by one.
 
-    Files that are written together are synced together: the disk is waited for once, since the first fsync commits the
-    journal for most of the others. What was not published is gone at the end. Methods raise as `write_atomically`.
+    Files that are written together are synced at once: one commit of the file system's journal is for all that wait for
+    it. What was not published is gone at the end. Methods raise as `write_atomically`.
     """
 
     def __init__(self) -> None:
@@ -89,13 +92,12 @@ class Staging:
 
     def settle(self) -> None:
         """Make all files durable that were added."""
-        while self._unsynced:
-            path, file = self._unsynced.pop()
-            try:
-                with file:
-                    os.fsync(file.fileno())
-            except OSError as error:
-                raise cannot_write(path, error) from error
+        if len(self._unsynced) > 1:
+            with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+                list(pool.map(_sync, *zip(*self._unsynced, strict=True)))
+        else:
+            list(starmap(_sync, self._unsynced))
+        self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
         """Put a settled file in place; the directory is to be synced. False where a file is there that may not go."""
@@ -115,6 +117,14 @@ class Staging:
         del self._beside[path]
         _log.debug("wrote %s", path)
         return True
+
+
+def _sync(path: Path, file: BinaryIO) -> None:
+    try:
+        with file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def _created(temporary: Path) -> BinaryIO:

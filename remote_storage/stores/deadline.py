@@ -37,6 +37,10 @@ class Deadline:
         """Seconds left, 0 when it has passed, None when there is no limit."""
         return None if self.end == math.inf else max(0.0, self.end - time.monotonic())
 
+    def expire(self) -> None:
+        """End it now, for whoever works under it in another thread."""
+        self.end = time.monotonic()
+
     def check(self, doing: str) -> None:
         """Go on, or give up.
 

@@ -36,14 +36,17 @@ class Call:
         self.doing = doing
         self._whole = whole
         self._own = Deadline(seconds)
-        self.deadline = earliest(self._own, whole)
         self.is_cut = False
         self.socket: socket.socket | None = None  # kept: a connection that the server will close forgets its own
 
     def extend(self, size: int) -> None:
         """Add what `size` bytes take on a slow line."""
         self._own = Deadline((self._own.remaining() or 0.0) + size / _SLOWEST)
-        self.deadline = earliest(self._own, self._whole)
+
+    @property
+    def deadline(self) -> Deadline:
+        """Whichever ends first: the call's own, or that of the work it belongs to, which may be ended any time."""
+        return earliest(self._own, self._whole)
 
     def check(self) -> None:
         """Raise TransientError once the call was cut or its time is over."""
@@ -186,7 +189,8 @@ class _Watchdog:
                 for call in [call for call in self._calls if call.deadline.end <= now]:
                     self._calls.discard(call)
                     call.cut()
-                self._wakes = min((call.deadline.end for call in self._calls), default=float("inf"))
+                # A deadline that is expired tells nobody, so look once a second while there are calls.
+                self._wakes = min((min(call.deadline.end, now + 1.0) for call in self._calls), default=float("inf"))
                 self._changed.wait(None if self._wakes == float("inf") else max(0.0, self._wakes - now))
 
 

@@ -11,12 +11,14 @@ import boto3
 from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.model import OperationModel
+from botocore.utils import determine_content_length
 
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_errors import names_no_region
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 _log = logging.getLogger(__name__)
+_SMALL = 1 << 20  # bytes
 
 
 def client_of(settings: S3Settings) -> BaseClient:
@@ -47,8 +49,15 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
     obey_deadlines(client)
     client.meta.events.register_first("needs-retry.s3", _stay)
+    client.meta.events.register_last("before-call.s3", _send_at_once)
     _log.debug("a client of %s", client.meta.endpoint_url)
     return client
+
+
+def _send_at_once(params: dict[str, Any], **_: object) -> None:
+    """Send a small body with its request, not after "100 Continue": to wait for that takes as long as the request."""
+    if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= _SMALL:
+        del params["headers"]["Expect"]
 
 
 def _stay(

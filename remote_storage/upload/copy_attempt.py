@@ -1,13 +1,14 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of stored.claims. Whoever is killed anywhere leaves its id in the claim, and the next attempt
-deletes what it left.
+The order is that of stored.claims. `begin_attempt` ends before anything is visible, so several segments may be begun at
+once; they are completed in the order of their offsets. Whoever is killed anywhere leaves its id in the claim, and the
+next attempt deletes what it left.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,11 +19,12 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.retire.leftovers import Swept
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
+from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
-from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_job import TierJob
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
+from tiersnap.remote_storage.upload.uploader import SegmentCopy, delete_copy
 from tiersnap.snapshot.errors import TiersnapError
 
 
@@ -34,21 +36,142 @@ class Lost:
     seconds: float
 
 
-def attempt(job: TierJob, segment: PlannedSegment, ready: SegmentBundle) -> Generator[CopyEvent, None, Lost | None]:
-    """Claim and copy; returns how the claim was lost, None where the segment is settled."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt that is over: what is to be told of it, and how it lost the claim, if it did."""
+
+    events: tuple[CopyEvent, ...]
+    lost: Lost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAttempt:
+    """A segment that is claimed, and whose bytes are in the store where nobody sees them.
+
+    Attributes:
+        began: seconds of the monotonic clock.
+    """
+
+    job: TierJob
+    segment: PlannedSegment
+    copy: SegmentCopy
+    claimed: Claim
+    began: float
+
+    def look(self) -> None:
+        """See that the bytes and the claim are there still.
+
+        Raises:
+            ClaimLostError: another attempt took the claim over.
+            TiersnapError: see SegmentCopy.
+        """
+        self.copy.look()
+        if not claims.is_still_ours(self.job.store, self.job.keys, self.claimed):
+            raise ClaimLostError(
+                f"{self.claimed.segment}: another attempt took over the claim of {self.claimed.holder.segment_id}",
+                hint="run the same command again: it finds the other attempt's copy",
+            )
+
+    def complete(self, look: Callable[[], None]) -> Ended:
+        """Make the copy visible, and finish the claim; `look` says how `self.look` ended."""
+        job, started = self.job, self._event(SegmentState.COPY_SEGMENT_STARTED)
+        try:
+            with self.copy.undone_on_error():
+                look()
+            copied = self.copy.show()
+        except TiersnapError as error:
+            return self.failed(error)
+        except KeyboardInterrupt:
+            self.release()
+            raise
+        try:
+            claims.finish(job.store, job.keys, self.claimed, claimed_snapshot(self.copy.segment))
+        except ObjectChangedError as error:
+            left = bool(delete_copy(job.store, job.layout, self.copy.metadata))
+            return Ended((started, *self._undone(None, left=left)), self._lost(error))
+        except (
+            TiersnapError
+        ) as error:  # the objects are complete; the claim may not be finished, and the next run looks
+            return Ended((started, self._event(None, error)))
+        done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
+        return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
+
+    def failed(self, error: TiersnapError) -> Ended:
+        """What a copy that was undone leaves: a claim that is given up, or somebody else's."""
+        left = bool(error.attrs.get("left_behind"))
+        started = self._event(SegmentState.COPY_SEGMENT_STARTED)
+        if self._is_lost(error):
+            with suppress(TiersnapError):
+                claims.put_again(self.job.store, self.job.keys, self.claimed)
+            return Ended((started, *self._undone(None, left=left)), self._lost(error))
+        if not left:
+            self.release()
+        return Ended((started, *self._undone(error, left=left)))
+
+    def give_up(self) -> None:
+        """Undo a copy that nobody has seen; what cannot be deleted stays named by the claim."""
+        store, keys = self.job.store, self.job.keys
+        with suppress(TiersnapError):
+            if self.copy.undo() or not claims.release(store, keys, self.claimed):
+                claims.put_again(store, keys, self.claimed)
+
+    def release(self) -> None:
+        """Give up the claim, so that nobody has to wait."""
+        with suppress(TiersnapError):
+            claims.release(self.job.store, self.job.keys, self.claimed)
+
+    def _is_lost(self, error: TiersnapError) -> bool:
+        """Whether `error` came of another attempt, which deletes what it finds of those whose claim it took."""
+        if isinstance(error, ClaimLostError):
+            return True
+        try:
+            return not claims.is_still_ours(self.job.store, self.job.keys, self.claimed)
+        except TiersnapError:
+            return False
+
+    def _lost(self, error: TiersnapError) -> Lost:
+        return Lost(error, time.monotonic() - self.began)
+
+    def _undone(self, error: TiersnapError | None, *, left: bool) -> Iterator[CopyEvent]:
+        """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
+        steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
+        for state in steps:
+            yield self._event(state, error if state is steps[-1] else None)
+
+    def _event(self, state: SegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
+        return self.job.event(self.segment, segment_id=self.claimed.holder.segment_id, state=state, error=error)
+
+
+def begin_attempt(
+    job: TierJob, segment: PlannedSegment, inventory: RemoteInventory, deadline: Deadline
+) -> CopyAttempt | Ended:
+    """Claim a segment and send its bytes before the deadline."""
     began = time.monotonic()
     try:
-        claimed = _claim(job, segment)
-        if claimed is None:
-            yield event_of_covered(job, segment, job.list_remote_partition(segment.base_offset)) or job.event(segment)
-            return None
+        with deadline:
+            check_not_expired(segment, inventory)
+            ready = segment.bundle(job.store)
+            claimed = _claim(job, segment)
+            if claimed is None:
+                there = event_of_covered(job, segment, job.list_remote_partition(segment.base_offset))
+                return Ended((there or job.event(segment),))
+        copy = SegmentCopy(job.store, job.layout, ready, job.metadata(ready, claimed.holder))
     except ClaimedError as error:
-        return Lost(error, 0.0)
+        return Ended((), Lost(error, 0.0))
     except TiersnapError as error:
-        yield job.event(segment, error=error)
-        return None
-    taken = yield from _copy(job, segment, ready, claimed)
-    return None if taken is None else Lost(taken, time.monotonic() - began)
+        return Ended((job.event(segment, error=error),))
+    attempt = CopyAttempt(job, segment, copy, claimed, began)
+    try:
+        with deadline:
+            delete_earlier(job, copy.metadata, claimed)
+        copy.send(deadline)
+    except TiersnapError as error:
+        return attempt.failed(error)
+    except KeyboardInterrupt:
+        # Its objects are deleted as far as that could be; what is left goes with the leftovers.
+        attempt.release()
+        raise
+    return attempt
 
 
 def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> None:
@@ -79,81 +202,6 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     if not is_whole:
         check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
     return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)
-
-
-def _copy(
-    job: TierJob, segment: PlannedSegment, ready: SegmentBundle, claimed: Claim
-) -> Generator[CopyEvent, None, TiersnapError | None]:
-    """Copy for the holder of `claimed`; returns how it lost the claim, None if it did not."""
-    metadata = job.metadata(ready, claimed.holder)
-    segment_id = metadata.id.segment_id
-    yield job.event(segment, segment_id=segment_id, state=metadata.state)
-    try:
-        delete_earlier(job, metadata, claimed)
-        copied = copy_segment(
-            job.store,
-            job.layout,
-            ready,
-            metadata,
-            timeout=job.tierer.timeout,
-            before_visible=lambda: _check_ours(job, claimed),
-        )
-    except TiersnapError as error:
-        left = bool(error.attrs.get("left_behind"))
-        if _is_lost(job, claimed, error):
-            with suppress(TiersnapError):
-                claims.put_again(job.store, job.keys, claimed)
-            yield from _undone(job, segment, segment_id, None, left=left)
-            return error
-        if not left:
-            with suppress(TiersnapError):
-                claims.release(job.store, job.keys, claimed)
-        yield from _undone(job, segment, segment_id, error, left=left)
-        return None
-    except KeyboardInterrupt:
-        # Its objects are deleted as far as that could be; what is left goes with the leftovers.
-        with suppress(TiersnapError):
-            claims.release(job.store, job.keys, claimed)
-        raise
-    try:
-        claims.finish(job.store, job.keys, claimed, claimed_snapshot(ready))
-    except ObjectChangedError as error:
-        left = bool(delete_copy(job.store, job.layout, metadata))
-        yield from _undone(job, segment, segment_id, None, left=left)
-        return error
-    except TiersnapError as error:  # whether it is finished nobody knows; the copy is, and the next run looks
-        yield job.event(segment, segment_id=segment_id, error=error)
-        return None
-    done = job.event(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
-    yield replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)
-    return None
-
-
-def _undone(
-    job: TierJob, segment: PlannedSegment, segment_id: str, error: TiersnapError | None, *, left: bool
-) -> Iterator[CopyEvent]:
-    """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
-    steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
-    for state in steps:
-        yield job.event(segment, segment_id=segment_id, state=state, error=error if state is steps[-1] else None)
-
-
-def _is_lost(job: TierJob, claimed: Claim, error: TiersnapError) -> bool:
-    """Whether `error` came of another attempt, which deletes what it finds of those whose claim it took."""
-    if isinstance(error, ClaimLostError):
-        return True
-    try:
-        return not claims.is_still_ours(job.store, job.keys, claimed)
-    except TiersnapError:
-        return False
-
-
-def _check_ours(job: TierJob, claimed: Claim) -> None:
-    if not claims.is_still_ours(job.store, job.keys, claimed):
-        raise ClaimLostError(
-            f"{claimed.segment}: another attempt took over the claim of {claimed.holder.segment_id}",
-            hint="run the same command again: it finds the other attempt's copy",
-        )
 
 
 def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:

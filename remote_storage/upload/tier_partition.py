@@ -1,14 +1,15 @@
 """One partition's READY segments into remote storage: what the host's command and each task of a fleet do.
 
-Segment by segment, ascending; after a failure the rest waits, so that there is never a hole. What is there already is
-left as it is, or finished (already_there); of what is not, an attempt is made (copy_attempt), and where that loses its
-claim, the other attempt's copy is waited for.
+Segments become visible one by one, ascending; after a failure the rest waits, so that there is never a hole. What is
+there already is left as it is, or finished (already_there); of what is not, an attempt is made (copy_attempt, begun
+ahead of its turn by ahead), and if that loses its claim, the other attempt's copy is waited for.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 from tiersnap.remote_storage.errors import CopyInFlightError
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
@@ -19,9 +20,10 @@ from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.ahead import Ahead
 from tiersnap.remote_storage.upload.already_there import event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired
+from tiersnap.remote_storage.upload.copy_attempt import Lost
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.snapshot.errors import TiersnapError
@@ -67,11 +69,13 @@ def tier_partition(
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
         return
-    for segment in planned:
-        for event in _tier(job, segment, inventory):
-            yield event
-            if event.error is not None:
-                return
+    uncovered = [each for each in planned if not is_covered(each, inventory)]
+    with closing(Ahead(job, uncovered, inventory)) as ahead:
+        for segment in planned:
+            for event in _tier(job, segment, inventory, ahead):
+                yield event
+                if event.error is not None:
+                    return
 
 
 def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
@@ -83,29 +87,28 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
         )
 
 
-def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Iterator[CopyEvent]:
+def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory, ahead: Ahead) -> Iterator[CopyEvent]:
     """Events of one segment."""
     try:
         event = event_of_covered(job, segment, inventory) if is_covered(segment, inventory) else None
-        if event is not None:
-            yield event
-            return
-        check_not_expired(segment, inventory)
-        ready = segment.bundle(job.store)
     except TiersnapError as error:
-        yield job.event(segment, error=error)
+        event = job.event(segment, error=error)
+    if event is not None:
+        yield event
         return
-    lost = yield from attempt(job, segment, ready)
-    if lost is None:
+    ended = ahead.attempt(segment)
+    yield from ended.events
+    if ended.lost is None:
         return
-    event = _wait_for_other(job, segment, lost)
+    event = _wait_for_other(job, segment, ended.lost)
     if event is None:
-        again = yield from attempt(job, segment, ready)
-        if again is None:
+        again = ahead.attempt(segment)
+        yield from again.events
+        if again.lost is None:
             return
         # Whoever still holds the claim was waited for before.
-        event = _wait_for_other(job, segment, again) if again.seconds else None
-    yield event or job.event(segment, error=lost.error)
+        event = _wait_for_other(job, segment, again.lost) if again.lost.seconds else None
+    yield event or job.event(segment, error=ended.lost.error)
 
 
 def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEvent | None:

@@ -10,12 +10,13 @@ segment id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
@@ -71,56 +72,103 @@ def copy_segment(
         before_visible: called when all but the last object is seen in the store; what it raises undoes the copy.
 
     Raises:
+        TiersnapError: see SegmentCopy.
+    """
+    copy = SegmentCopy(store, layout, segment, metadata)
+    copy.send(Deadline(timeout))
+    with copy.undone_on_error():
+        copy.look()
+        before_visible()
+    return copy.show()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCopy:
+    """A copy under way: `send` its bytes, `look` at them, `show` it; a step that fails leaves nothing in the store.
+
+    Raises, but for what could not be deleted, whose keys the error has among its `attrs` as `left_behind`:
         SegmentChangedError: the segment is not what was decoded.
         CorruptSegmentError: a batch is damaged.
         WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
         TransientError: time is over, storage failed for the moment, or lost what it had acknowledged.
         RemoteStorageError: storage refused, or has other bytes than were sent.
         ObjectExistsError: the segment id was used before.
-
-    An error has `left_behind`, the keys that could not be deleted, among its `attrs`.
     """
-    _check_described(segment, metadata)
-    deadline = Deadline(timeout)
-    segment.log.check_unchanged()
-    provenance = {
-        "tiersnap-version": __version__,
-        "tiersnap-snapshot-provenance": str(segment.producer_snapshot.provenance),
-    }
-    sent: list[tuple[str, PutResult]] = []
-    in_doubt: list[str] = []
 
-    def send(key: str, put: Callable[[], PutResult]) -> None:
-        deadline.check(f"copy of {metadata.id}")
-        in_doubt[:] = [key]
-        done = put()
-        sent.append((key, done))
-        in_doubt.clear()
-        check_stored(store, key, done)
+    store: ObjectStore
+    layout: Layout
+    segment: SegmentBundle
+    metadata: RemoteLogSegmentMetadata
+    _sent: list[tuple[str, PutResult]] = field(default_factory=list)
+    _in_doubt: list[str] = field(default_factory=list)
+    _last: list[PlannedObject] = field(default_factory=list)
+    _rebuilt: dict[str, str] = field(default_factory=dict)
 
-    try:
-        with segment.log.open() as file:
-            log = CheckedLog(file, segment, segment.found_indexes())
-            key, size = layout.log_key(metadata), segment.log.size
-            put_log = partial(store.put_file_if_absent, key, log, size)
-            send(key, partial(put_log, metadata=provenance, deadline=deadline))
-        *others, last = layout.plan(segment.index_contents(log.indexes), metadata)
-        for planned in others:
-            send(planned.key, partial(store.put_if_absent, planned.key, planned.content, provenance))
-        check_listed(store, layout.stem(metadata), sent)
-        before_visible()
-        send(last.key, partial(store.put_if_absent, last.key, last.content, provenance))
-    except BaseException as error:
+    def __post_init__(self) -> None:
+        _check_described(self.segment, self.metadata)
+
+    def send(self, deadline: Deadline) -> None:
+        """Send the log and the indexes, and compare each with what the store has, before the deadline."""
+        segment = self.segment
+        segment.log.check_unchanged()
+        with self.undone_on_error(), deadline:
+            with segment.log.open() as file:
+                log = CheckedLog(file, segment, segment.found_indexes())
+                key, size = self.layout.log_key(self.metadata), segment.log.size
+                put_log = partial(self.store.put_file_if_absent, key, log, size)
+                self._put(key, partial(put_log, metadata=self._provenance, deadline=deadline))
+            *others, last = self.layout.plan(segment.index_contents(log.indexes), self.metadata)
+            self._last.append(last)
+            self._rebuilt.update(log.indexes.rebuilt)
+            for planned in others:
+                deadline.check(f"copy of {self.metadata.id}")
+                self._put_planned(planned)
+            deadline.check(f"copy of {self.metadata.id}")
+
+    def look(self) -> None:
+        """See that all that was sent is there; one listing. Who calls it undoes the copy if that fails."""
+        check_listed(self.store, self.layout.stem(self.metadata), self._sent)
+
+    def show(self) -> CopyResult:
+        """Put the last object, which makes the copy visible."""
+        with self.undone_on_error():
+            self._put_planned(*self._last)
+        copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in self._sent)
+        return CopyResult(tuple(copied), self._rebuilt)
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Delete what was sent if the block raises."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, ObjectExistsError):
+                self._in_doubt.clear()  # somebody else made it
+            failures = self.undo()
+            if isinstance(error, TiersnapError):
+                error.attrs["left_behind"] = [failure.key for failure in failures]
+            raise
+
+    def undo(self) -> tuple[DeleteFailure, ...]:
+        """Delete what was sent, the last first; returns what is still there."""
         # An object that somebody else made is not ours to delete; one of which no word came is.
-        ours = [key for key, done in sent if done.outcome.is_ours]
-        if not isinstance(error, ObjectExistsError):
-            ours += in_doubt
-        failures = _delete_in_reverse(store, ours)
-        if isinstance(error, TiersnapError):
-            error.attrs["left_behind"] = [failure.key for failure in failures]
-        raise
-    copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in sent)
-    return CopyResult(tuple(copied), log.indexes.rebuilt)
+        ours = [key for key, done in self._sent if done.outcome.is_ours]
+        return _delete_in_reverse(self.store, ours + self._in_doubt)
+
+    @property
+    def _provenance(self) -> dict[str, str]:
+        provenance = str(self.segment.producer_snapshot.provenance)
+        return {"tiersnap-version": __version__, "tiersnap-snapshot-provenance": provenance}
+
+    def _put_planned(self, planned: PlannedObject) -> None:
+        self._put(planned.key, partial(self.store.put_if_absent, planned.key, planned.content, self._provenance))
+
+    def _put(self, key: str, put: Callable[[], PutResult]) -> None:
+        self._in_doubt.append(key)
+        done = put()
+        self._sent.append((key, done))
+        self._in_doubt.clear()
+        check_stored(self.store, key, done)
 
 
 def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:

@@ -72,10 +72,11 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGTERM)
         _, said = process.communicate(timeout=60)
-    assert (process.returncode, stalled.hits) == (143, 1), said
+    assert (process.returncode, stalled.hits > 0) == (143, True), said
     assert "Traceback" not in said
     store = S3Store(bucket, "", settings_for(proxy.url))
     found = list_remote_partition(store, KEYS, PARTITION, local=False)
     assert (found.segments, found.leftovers) == ((), ())
-    (claim,) = claims.list_claims(store, KEYS, PARTITION)
-    assert claim.holder.ended, "the next run on any host need not wait"
+    claimed = list(claims.list_claims(store, KEYS, PARTITION))
+    assert claimed
+    assert all(claim.holder.ended for claim in claimed), "the next run on any host need not wait"

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.protocol import commands
-from tests.protocol.installed import installed
+from tests.protocol.installed import Inline, installed
 from tests.protocol.logs import BASES
 from tests.protocol.world import DAY, World
 from tests.reference.command import assert_said, tiersnap
@@ -304,7 +304,8 @@ class TieredAndExpiredMeanwhile(FlakyStore):
 
 
 @pytest.mark.parametrize("is_seen_at_once", [True, False])
-def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp_path, is_seen_at_once):
+def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp_path, monkeypatch, is_seen_at_once):
+    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.ThreadPoolExecutor", Inline)
     segments, logs = planned(write_log(tmp_path / "planned")), tmp_path / "logs"
     tierer = Tierer("run-1", 1_700_000_000_500, process=ELSEWHERE, wait=0)
     if is_seen_at_once:

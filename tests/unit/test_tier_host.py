@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocol.installed import Inline
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
@@ -471,8 +472,11 @@ def test_a_copy_whose_snapshot_is_not_the_claimed_one_stops_its_partition(tmp_pa
     assert copies(remote).total() == 2
 
 
-def test_tier_computes_a_rotten_snapshot_object_again(source: Path, tmp_path: Path) -> None:
+def test_tier_computes_a_rotten_snapshot_object_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its checksum is that of the bytes that were written once, as S3 keeps it."""
+    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.ThreadPoolExecutor", Inline)
     store = LyingStore(DirectoryStore(tmp_path / "remote"), loses={".log"})
     (stopped,) = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert [type(error) for error in stopped.errors] == [TransientError]

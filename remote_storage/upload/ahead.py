@@ -1,0 +1,109 @@
+"""Attempts at the next segments of a partition, begun while those before them become visible.
+
+What is begun is claimed and sent, and nobody sees it. One segment after the other is completed, in the order of their
+offsets: seen in the store, its claim asked for, made visible, its claim finished. Only then is the next one. So of a
+partition one copy at most is visible and not finished, whatever is killed when; what was begun behind it is a claim
+with objects that no reader takes for a segment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
+from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, Ended, begin_attempt
+from tiersnap.remote_storage.upload.tier_job import TierJob
+
+SEGMENTS_AT_ONCE = 4
+"""Begun and not finished; each has one request under way, besides the parts of a large log."""
+BYTES_AT_ONCE = 64 << 20
+"""Of their logs, which may all be in memory. A larger one is copied alone, part by part, by the calling thread."""
+
+
+class Ahead:
+    """Attempts at the segments of a partition; `close` undoes those that were begun and never asked for.
+
+    Args:
+        segments: of which no copy was there when the partition was listed; ascending.
+    """
+
+    def __init__(self, job: TierJob, segments: Iterable[PlannedSegment], inventory: RemoteInventory) -> None:
+        self._job, self._inventory = job, inventory
+        self._waiting = deque(segments)
+        self._begun: dict[int, _Begun] = {}
+        self._looked: dict[int, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
+
+    def attempt(self, segment: PlannedSegment) -> Ended:
+        """Copy a segment, or complete what was begun of it; all segments before it are there."""
+        begun = self._take(segment)
+        looked = self._looked.pop(segment.base_offset, None)
+        if isinstance(begun, CopyAttempt):
+            self._look_at_next()
+            begun = begun.complete(begun.look if looked is None else looked.result)
+        if begun.lost is not None:
+            self._looked.clear()  # somebody else is at work: look again when it is their turn
+        return begun
+
+    def close(self) -> None:
+        """Undo what was begun, without waiting for a server that does not answer."""
+        with ExitStack() as each:
+            each.callback(self._pool.shutdown)
+            for begun in self._begun.values():
+                begun.deadline.expire()
+                if not begun.future.cancel():
+                    each.callback(begun.give_up)
+
+    def _take(self, segment: PlannedSegment) -> CopyAttempt | Ended:
+        is_next = bool(self._waiting) and self._waiting[0] is segment
+        if is_next:
+            self._fill(())
+        if segment.base_offset not in self._begun:  # it is large, or was attempted before
+            if is_next:
+                self._waiting.popleft()
+            return begin_attempt(self._job, segment, self._inventory, Deadline(self._job.tierer.timeout))
+        taken = self._begun[segment.base_offset].future.result()
+        del self._begun[segment.base_offset]
+        self._fill((segment,))
+        return taken
+
+    def _fill(self, taken: Iterable[PlannedSegment]) -> None:
+        """Begin as many as there may be beside what is `taken`."""
+        held = [*taken, *(each.segment for each in self._begun.values())]
+        size = sum(segment.log.size for segment in held)
+        while self._waiting and len(held) < SEGMENTS_AT_ONCE:
+            size += self._waiting[0].log.size
+            if size > BYTES_AT_ONCE:
+                return
+            segment = self._waiting.popleft()
+            held.append(segment)
+            deadline = Deadline(self._job.tierer.timeout)
+            begun = self._pool.submit(begin_attempt, self._job, segment, self._inventory, deadline)
+            self._begun[segment.base_offset] = _Begun(segment, deadline, begun)
+
+    def _look_at_next(self) -> None:
+        """Look at the next segment while this one becomes visible, if its bytes are there."""
+        following = next(iter(self._begun.values()), None)
+        if following is None or not following.future.done() or following.future.exception() is not None:
+            return
+        attempt, offset = following.future.result(), following.segment.base_offset
+        if isinstance(attempt, CopyAttempt) and offset not in self._looked:
+            self._looked[offset] = self._pool.submit(attempt.look)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    segment: PlannedSegment
+    deadline: Deadline
+    future: Future[CopyAttempt | Ended]
+
+    def give_up(self) -> None:
+        attempt = self.future.result()
+        if isinstance(attempt, CopyAttempt):
+            attempt.give_up()
