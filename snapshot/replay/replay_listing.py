@@ -140,9 +140,10 @@ class _OneReplay:
             known=self._known,
             largest_timestamps=self._listing.largest_timestamps,
         )
-        self._note_vanished(examination)
         if self._store is not None:
             self._store.commit()
+            examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
+        self._note_vanished(examination)
         may_get_start = examination.lacks_start and self._unread_count > 0
         is_finished = not (self._errors or self._is_blind or may_get_start)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
@@ -240,13 +241,21 @@ class _OneReplay:
             raise
 
     def _settle(self, boundary: Boundary) -> SnapshotAt:
-        """What is to be remembered of the boundary, and what was stored of it."""
+        """What is to be remembered of the boundary, whose snapshot is on its way."""
         opened = boundary.open_transactions
         if opened is not None and len(opened) > MOST_OPEN_TRANSACTIONS:
             opened = None
         snapshot = replace(boundary.snapshot, open_transactions=opened)
-        stored = None if self._store is None else self._store.put(boundary)
-        return snapshot if stored is None else replace(snapshot, stored=self._stored_at(stored))
+        if self._store is not None:
+            self._store.put(boundary)
+        return snapshot
+
+    def _with_stored(
+        self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
+    ) -> dict[int, SnapshotAt]:
+        """What is to be remembered, and what was stored of it."""
+        there = {offset: self._stored_at(each) for offset, each in stored.items()}
+        return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
 
     def _stored_at(self, stored: StoredSnapshot) -> StoredAt:
         written_by = self._task.run if stored.is_new else None

@@ -5,7 +5,9 @@ Where a store does not answer, no boundary is asked of it again: each would wait
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
@@ -18,11 +20,15 @@ from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
+_PUTS_AT_ONCE = 4
+_BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one goes alone
+
 
 class BoundaryStore:
-    """Stores the boundaries of one partition, and says in a manifest what it stored.
+    """Stores the boundaries of one partition, several at once, and says in a manifest what it stored.
 
     Attributes:
+        stored: what is there, by offset; all of it after `commit`.
         errors: what went wrong, in order; each says in its attribute `at` where.
     """
 
@@ -49,36 +55,51 @@ class BoundaryStore:
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
         self._is_never_tiered = bool(never_tiered_reason(partition))
         self._bases: Collection[int] = {segment.base_offset for segment in partition.segments}
-        self._stored: list[StoredSnapshot] = []
+        self.stored: dict[int, StoredSnapshot] = {}
+        self._pool = ThreadPoolExecutor(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
+        self._begun: deque[tuple[SnapshotObject, Future[StoredSnapshot]]] = deque()
+        self._is_first = True
 
-    def put(self, boundary: Boundary) -> StoredSnapshot | None:
-        """Store the boundary's snapshot if it is wanted; what is there then, None where nothing was stored."""
+    def put(self, boundary: Boundary) -> None:
+        """Begin to store the boundary's snapshot if it is wanted."""
         found = boundary.found.verdict(self._now, self._options.producer_expiration)
         if not self._is_wanted(boundary.offset, found, boundary.provenance):
-            return None
+            return
+        snapshot = self._object(boundary)
+        self._make_room(len(snapshot.data))
         if self._away:
             if not self.errors:
                 message = f"not written, as remote storage does not answer: {self._away[0]}"
                 self.errors.append(TransientError(message, at=f" {boundary.offset}"))
-            return None
-        try:
-            stored = self._sink.put(self._object(boundary))
-        except TiersnapError as error:
-            error.attrs["at"] = f" {boundary.offset}"
-            self.errors.append(error)
-            if isinstance(error, TransientError):
-                self._away.append(error.message)
-            return None
-        self._stored.append(stored)
-        return stored
+            return
+        self._begun.append((snapshot, self._pool.submit(self._sink.put, snapshot)))
+        if self._is_first:  # alone: it shows whether the store answers at all
+            self._is_first = False
+            self._make_room(_BYTES_AT_ONCE)
+
+    def _make_room(self, size: int) -> None:
+        """Wait for the oldest puts until `size` bytes more may be under way."""
+        size += sum(len(snapshot.data) for snapshot, _ in self._begun)
+        while self._begun and (size > _BYTES_AT_ONCE or len(self._begun) == _PUTS_AT_ONCE):
+            snapshot, begun = self._begun.popleft()
+            size -= len(snapshot.data)
+            try:
+                self.stored[snapshot.end_offset] = begun.result()
+            except TiersnapError as error:
+                error.attrs["at"] = f" {snapshot.end_offset}"
+                self.errors.append(error)
+                if isinstance(error, TransientError):
+                    self._away.append(error.message)
 
     def commit(self) -> None:
-        """Say in a manifest what was stored."""
-        if not self._stored or self._away:
+        """Wait until all is stored, and say in a manifest what was."""
+        self._make_room(_BYTES_AT_ONCE)
+        self._pool.shutdown()
+        if not self.stored or self._away:
             return
         partition = self._partition
         try:
-            self._sink.commit(partition.topic, partition.topic_id, partition.partition, self._stored)
+            self._sink.commit(partition.topic, partition.topic_id, partition.partition, list(self.stored.values()))
         except TiersnapError as error:
             error.attrs["at"] = ""
             self.errors.append(error)
