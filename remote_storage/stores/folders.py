@@ -73,18 +73,20 @@ def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str
     """Names of the folders in a folder, and names and status of the plain files; nothing else is an object.
 
     Args:
-        beginning: of the names of files that are wanted; only those are asked for their status.
+        beginning: of the names that are wanted; only those are asked for their status.
     """
     folders, files = [], []
-    with os.scandir(folder) as found:
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            elif entry.name.startswith(beginning) and entry.is_file(follow_symlinks=False):
-                try:
-                    files.append((entry.name, entry.stat(follow_symlinks=False)))
-                except FileNotFoundError:
-                    continue  # deleted since
+    for name in os.listdir(folder):  # not scandir: of thousands of entries often a few are wanted
+        if not name.startswith(beginning):
+            continue
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # deleted since
+        if stat.S_ISDIR(status.st_mode):
+            folders.append(name)
+        elif stat.S_ISREG(status.st_mode):
+            files.append((name, status))
     return folders, files
 
 

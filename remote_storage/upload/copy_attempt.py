@@ -89,9 +89,7 @@ class CopyAttempt:
         except ObjectChangedError as error:
             left = bool(delete_copy(job.store, job.layout, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
-        except (
-            TiersnapError
-        ) as error:  # the objects are complete; the claim may not be finished, and the next run looks
+        except TiersnapError as error:  # the objects are complete; the claim may be unfinished, and the next run looks
             return Ended((started, self._event(None, error)))
         done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))

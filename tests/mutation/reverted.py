@@ -14,7 +14,7 @@ REVERTED = (
     Danger(
         "remote_storage/upload/copy_attempt.py",
         "a claim that was lost is not written again",
-        "claims.put_again(job.store, job.keys, claimed)",
+        "claims.put_again(self.job.store, self.job.keys, self.claimed)",
         "pass",
     ),
     Danger(
