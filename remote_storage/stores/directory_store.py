@@ -14,8 +14,9 @@ import errno
 import io
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -156,6 +157,15 @@ class DirectoryStore:
         if folder or prefix.startswith("/"):
             self._parts(folder)
         yield from self._walk(folder + "/" if folder else "", prefix, after)
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        for key in sorted(keys):
+            *folders, name = self._parts(key)
+            with suppress(ObjectNotFoundError), self._use(key), opened_folder(self.root, folders) as folder:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""

@@ -13,7 +13,7 @@ for what will not (no such bucket, access denied, a wrong checksum). No call out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -205,6 +205,10 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """Objects whose key begins with `prefix` and is greater than `after`, in key order."""
+        ...
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        """Those of `keys` that a listing of `prefix` shows; a directory looks at these files alone."""
         ...
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:

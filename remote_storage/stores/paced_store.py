@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
@@ -97,6 +97,10 @@ class PacedStore:
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
         return self.inner.list(prefix, after=after)
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        return self.inner.list_keys(prefix, keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""

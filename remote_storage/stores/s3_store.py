@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -177,6 +177,10 @@ class S3Store:
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self.prefix)
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        return (found for found in self.list(prefix) if found.key in keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""

@@ -31,12 +31,13 @@ _LOCK_SECONDS = 30.0
 _OURS = re.compile(r"tiersnap-[0-9a-f]{32}\.([^/]*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Temporary:
-    """A file that is being made: the descriptor of its folder, and its name in it."""
+    """A file that is being made: the descriptor of its folder, its name in it, and whether it has another one since."""
 
     folder: int
     name: str
+    renamed: bool = False
 
     def status(self) -> os.stat_result:
         """Of the file."""
@@ -55,6 +56,7 @@ class Temporary:
     def rename(self, folder: int, name: str) -> None:
         """Give it its name, whoever had it."""
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
+        self.renamed = True
         os.fsync(folder)
 
     @contextmanager
@@ -84,8 +86,9 @@ class UnfinishedFolder:
             try:
                 yield temporary
             finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary.name, dir_fd=folder)
+                if not temporary.renamed:
+                    with suppress(FileNotFoundError):
+                        os.unlink(temporary.name, dir_fd=folder)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

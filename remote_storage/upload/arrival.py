@@ -35,8 +35,9 @@ def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutRes
         TransientError: one is not there.
         RemoteStorageError: the store has other bytes.
     """
-    listed = {found.key: found for found in store.list(stem)}
-    for key, put in sent:
+    puts = dict(sent)
+    listed = {found.key: found for found in store.list_keys(stem, puts.keys())}
+    for key, put in puts.items():
         _check(store, key, put, listed.get(key))
 
 

@@ -14,7 +14,7 @@ INTERRUPT       Ctrl-C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
@@ -149,6 +149,9 @@ class FaultStore:
 
     def list(self, prefix: str = "", **options: str) -> Iterator[ObjectInfo]:
         return self._call("list", prefix, lambda: iter(tuple(self._inner.list(prefix, **options))))
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        return (found for found in self.list(prefix) if found.key in keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures: list[DeleteFailure] = []

@@ -7,7 +7,7 @@ store.time += 3_600_000      # an hour passes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import google_crc32c
@@ -115,6 +115,9 @@ class MemoryStore:
         for key in sorted(self.objects):
             if key.startswith(prefix) and key > after:
                 yield ObjectInfo(key, len(self.objects[key].data), None, self.objects[key].modified)
+
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        return (found for found in self.list(prefix) if found.key in keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures = []

@@ -113,6 +113,10 @@ class FlakyStore:
         """See ObjectStore."""
         return self._call("list", lambda: iter(tuple(self.inner.list(prefix, after=after))))
 
+    def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        return (found for found in self.list(prefix) if found.key in keys)
+
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore; a failure is reported for every key."""
         wanted = tuple(keys)

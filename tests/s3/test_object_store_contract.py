@@ -290,6 +290,14 @@ def test_the_clock_of_a_store_is_the_one_that_its_objects_are_dated_by(store):
     assert before // 1000 <= modified // 1000 <= after // 1000 + 1, "servers tell whole seconds"
 
 
+def test_list_keys_gives_those_that_are_there(store):
+    for key in ("a/b.index", "a/b.log", "a/bc", "a/d/e"):
+        store.put_if_absent(key, key.encode())
+    found = list(store.list_keys("a/b", {"a/b.log", "a/b.index", "a/b.snapshot", "a/d"}))
+    assert [(info.key, info.size) for info in found] == [("a/b.index", 9), ("a/b.log", 7)]
+    assert list(store.list_keys("none/b", {"none/b.log"})) == []
+
+
 def test_list_begins_behind_a_key(store):
     keys = ["claims/a/1", "claims/b", "orders/0/x", "orders/1", "z"]
     for key in keys:
