@@ -1,6 +1,6 @@
 """Places as people name them: paths and URIs of log directories and stores.
 
-`/x`, `/x/`, `/y/../x` and `file:///x` are one place.
+`/x`, `/x/`, `//x`, `/y/../x` and `file:///x` are one place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def located(uri: str) -> str:
     """
     if "://" in uri or uri.startswith("file:"):
         return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
+    # It also takes `..` out, but leaves two slashes in front.
+    return "/" + os.path.abspath(Path(uri).expanduser()).lstrip("/")  # noqa: PTH100
 
 
 def refuse_unsupported(uri: str, *, hint: str) -> None:

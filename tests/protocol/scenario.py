@@ -314,7 +314,8 @@ class Scenario:
         if self.is_deleted:
             return set()
         if self.kind is not Kind.UNMANAGED:
-            return {each.id.segment_id for each in self.world.brokers.index().finished()}
+            # By retention brokers delete all that they know, also a copy that was only begun (RLMExpirationTask).
+            return {each.id.segment_id for each in self.world.brokers.index().segments()}
         ends = {key: self.world.end_of(key.removesuffix(".rsm-manifest")) for key in self.world.store.objects}
         return {
             ObjectKeys().recognise(key).segment_id

@@ -57,7 +57,8 @@ def ways(disks: list[Path]) -> dict[str, list[str]]:
 def spellings(disk: Path) -> list[str]:
     """One log directory, named in all ways that people name it."""
     far = f"{disk.parent}/./{disk.name}/../{disk.name}"
-    return [str(disk), f"{disk}/", far, disk.as_uri(), f"{disk.as_uri()}/", f"file:{disk}", f"file://{far}"]
+    uris = [disk.as_uri(), f"{disk.as_uri()}/", f"file:{disk}", f"file://{far}"]
+    return [str(disk), f"{disk}/", f"/{disk}", far, *uris]
 
 
 @pytest.mark.parametrize("command", ["scan", "repair", "producers"])
