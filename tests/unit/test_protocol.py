@@ -22,8 +22,9 @@ FOUND = {
     "the claim of an attempt is lost that leaves an upload": (Kind.UNMANAGED, EVERYTHING, 1000),
     "a lost segment is lost again while it is uploaded again": (Kind.PUBLISHED, "lying puts", 190504648),
     "a lost segment has a record that its copy is begun": (Kind.PUBLISHED, EVERYTHING, 173635600),
+    "a late put arrives when its segment was uploaded again": (Kind.UNMANAGED, "late puts", 108),
 }
-"""What random seeds have found."""
+"""What random seeds have found, and what few of them meet."""
 
 
 def play(scenario: Scenario) -> str:
