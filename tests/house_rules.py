@@ -63,6 +63,7 @@ def problems() -> list[str]:
     """One line a problem."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found: list[str] = []
+    classes: dict[str, str] = {}
     for name in listed.split():
         path = ROOT / name
         if not path.exists() or name in _EXAMPLES:
@@ -73,6 +74,7 @@ def problems() -> list[str]:
             found.append(f"{name}: {len(lines)} lines, at most {LONGEST}: split it by concept")
         if is_product:
             found += [f"{name}: {problem}" for problem in problems_of_logger(name, "\n".join(lines))]
+            found += [f"{name}: {problem}" for problem in problems_of_classes(name, "\n".join(lines), classes)]
         if re.fullmatch(r"jobs/commands/(?!_)\w+\.py", name) and name not in _PART_OF_A_COMMAND:
             found += [f"{name}: {problem}" for problem in problems_of_command("\n".join(lines))]
         for number, line in enumerate(lines, 1):
@@ -94,6 +96,14 @@ def problems_of_lock(text: str) -> list[str]:
             if not re.fullmatch("sha256:[0-9a-f]{64}", file.get("hash", "")):
                 found.append(f"{package['name']}: {file.get('url')} has no hash")
     return found
+
+
+def problems_of_classes(name: str, text: str, seen: dict[str, str]) -> list[str]:
+    """Public classes of a module whose names another one has; adds its own to `seen`, the module of each class."""
+    classes = [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+    twice = [f"{each} is a class of {seen[each]} too: one concept, one name" for each in classes if each in seen]
+    seen |= dict.fromkeys(classes, name)
+    return twice
 
 
 def problems_of_command(text: str) -> list[str]:

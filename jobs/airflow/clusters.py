@@ -28,7 +28,7 @@ _HINT = f"docs/airflow.md shows the Variable {VARIABLE}"
 
 
 @dataclass(frozen=True)
-class Cluster:
+class BackfilledCluster:
     """One cluster; see the module's text."""
 
     name: str
@@ -42,7 +42,7 @@ class Cluster:
     apply: bool = True
 
     @classmethod
-    def parse(cls, found: object) -> Cluster:
+    def parse(cls, found: object) -> BackfilledCluster:
         """One object of the list.
 
         Raises:
@@ -103,7 +103,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def parse_clusters(found: object) -> list[Cluster]:
+def parse_clusters(found: object) -> list[BackfilledCluster]:
     """The list in the Variable.
 
     Raises:
@@ -111,7 +111,7 @@ def parse_clusters(found: object) -> list[Cluster]:
     """
     if isinstance(found, str) or not isinstance(found, Sequence) or not found:
         raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
-    clusters = [Cluster.parse(each) for each in found]
+    clusters = [BackfilledCluster.parse(each) for each in found]
     for what in ("name", "report"):
         values = [getattr(each, what) for each in clusters]
         if twice := [value for value in values if values.count(value) > 1]:

@@ -89,7 +89,7 @@ class ListedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class ListedOpenTransaction:
     """An open transaction of `transactions find-hanging`."""
 
     COLUMNS: ClassVar = {
@@ -130,7 +130,7 @@ class OpenTransaction:
     ]
 
 
-@command(ListedTransaction, OpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
+@command(ListedTransaction, ListedOpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
 @click.argument("question", metavar="[list|describe|find-hanging]", type=click.Choice(QUESTIONS))
 @log_dirs_argument()
 @click.option("--transactional-id", help="describe: the one to describe.")
@@ -241,7 +241,7 @@ def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:
     )
 
 
-def _opened(judged: JudgedTransaction, as_of: int) -> OpenTransaction:
+def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
     """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
     from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, terminate_command
     from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
@@ -250,7 +250,7 @@ def _opened(judged: JudgedTransaction, as_of: int) -> OpenTransaction:
     state = None if coordinated is None else coordinated.value
     transactional_id = None if coordinated is None else coordinated.transactional_id
     terminated = transactional_id if verdict is TransactionVerdict.TWO_PHASE else None
-    return OpenTransaction(
+    return ListedOpenTransaction(
         topic=transaction.topic,
         partition=transaction.partition,
         producer_id=transaction.producer_id,
@@ -281,7 +281,7 @@ def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everyt
 
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     rows = (_opened(each, as_of) for each in shown)
-    output.rows(OpenTransaction, rows, kafka=HEADINGS, findings=outcome.findings)
+    output.rows(ListedOpenTransaction, rows, kafka=HEADINGS, findings=outcome.findings)
     for line in _next_steps(outcome, len(outcome.judged) - len(shown)):
         output.talk(line)
 

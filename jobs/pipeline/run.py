@@ -35,7 +35,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.small_input import sized_for
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
-from tiersnap.jobs.pipeline.totals import Totals, asked, of_changes, of_listing, refuse
+from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
@@ -196,7 +196,7 @@ class _Run:
             check_crc=self._settings.check_crc,
         )
 
-    def _totals(self, found: DataFrame, listed: DataFrame, changed: DataFrame) -> Totals:
+    def _totals(self, found: DataFrame, listed: DataFrame, changed: DataFrame) -> RunTotals:
         """Counts of what was listed and is to be done; the number of this run."""
         differences, gone = self._differences(listed), self._gone(found, listed)
         frames = [
@@ -221,7 +221,7 @@ class _Run:
             )
         return totals
 
-    def _decode(self, changed: DataFrame, totals: Totals) -> bool:
+    def _decode(self, changed: DataFrame, totals: RunTotals) -> bool:
         """Decode what is wanted; whether any row was committed."""
         if not totals.decode_count:
             self._talk("decoded nothing: no segment is new or has changed")
@@ -241,7 +241,7 @@ class _Run:
         self._talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
         return True
 
-    def _replay(self, listed: DataFrame, totals: Totals, *, has_reread: bool) -> None:
+    def _replay(self, listed: DataFrame, totals: RunTotals, *, has_reread: bool) -> None:
         """Replay the partitions that have changed, as the decodes of this run say."""
         changed = self._changes(listed)
         if totals.unread_count or has_reread:
@@ -276,7 +276,7 @@ class _Run:
     def _differences(self, listed: DataFrame) -> DataFrame:
         return remote.differences(listed, self._warehouse.read("remote_log_segments"), run=self._number)
 
-    def _remember_remote(self, listed: DataFrame, totals: Totals) -> None:
+    def _remember_remote(self, listed: DataFrame, totals: RunTotals) -> None:
         """Bring `remote_log_segments` to what was found."""
         if totals.differences:
             self._warehouse.append("remote_log_segments", self._differences(listed), run_id=self._settings.run_id)
@@ -292,7 +292,7 @@ class _Run:
         table, settings = self._warehouse.read("partitions"), self._settings
         return changes.gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=self._number)
 
-    def _remember_gone(self, found: DataFrame, listed: DataFrame, totals: Totals) -> None:
+    def _remember_gone(self, found: DataFrame, listed: DataFrame, totals: RunTotals) -> None:
         if totals.gone:
             self._warehouse.append("partitions", self._gone(found, listed), run_id=self._settings.run_id)
             why = ", or led elsewhere," if self._settings.leaders or self._leaders is not None else ""

@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Selection:
+class SourceFilter:
     """What is read of a log directory.
 
     Attributes:
@@ -70,8 +70,8 @@ class Selection:
     until_offset: int = _NO_LIMIT
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Selection:
-        """The selection of a reader's options, names in lower case.
+    def of(cls, options: Mapping[str, str]) -> SourceFilter:
+        """The filter of a reader's options, names in lower case.
 
         Raises:
             ValueError: one is not what it should be.
@@ -159,7 +159,7 @@ class KafkaSegmentDataSource(DataSource):
             raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
         return KafkaSegmentReader(
             options["path"],
-            Selection.of(options),
+            SourceFilter.of(options),
             check_crc=_one_of(options, "checkCrc", "true", "false") == "true",
             task_bytes=_number("taskBytes", options.get("taskbytes", str(DEFAULT_TASK_BYTES))),
             stops_at_damage=_one_of(options, "onDamage", "fail", "stop") == "stop",
@@ -170,7 +170,7 @@ class KafkaSegmentReader(DataSourceReader):
     """Plans tasks on the driver, decodes on executors."""
 
     def __init__(
-        self, path: str, selection: Selection, *, check_crc: bool, task_bytes: int, stops_at_damage: bool = False
+        self, path: str, selection: SourceFilter, *, check_crc: bool, task_bytes: int, stops_at_damage: bool = False
     ) -> None:
         self._path, self._selection, self._check_crc, self._task_bytes = path, selection, check_crc, task_bytes
         self._stops_at_damage = stops_at_damage

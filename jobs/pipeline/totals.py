@@ -18,7 +18,7 @@ _MORE_SUMS = ("finding_count", "copy_count", "unknown_encryption", "unread_count
 
 
 @dataclass(frozen=True)
-class Totals:
+class RunTotals:
     """Sums over the partitions of a run.
 
     Attributes:
@@ -76,13 +76,13 @@ def of_listing(listed: DataFrame) -> DataFrame:
     return listed.agg(*failures(F.col("remote_error").isNotNull()), left, doubted)
 
 
-def asked(frames: Iterable[DataFrame]) -> Totals:
+def asked(frames: Iterable[DataFrame]) -> RunTotals:
     """The totals that these frames hold, one row each."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect()
-    return Totals(**{name: value for row in rows for name, value in row.asDict().items() if value is not None})
+    return RunTotals(**{name: value for row in rows for name, value in row.asDict().items() if value is not None})
 
 
-def refuse(totals: Totals, changed: DataFrame, sources: Sequence[str]) -> None:
+def refuse(totals: RunTotals, changed: DataFrame, sources: Sequence[str]) -> None:
     """See that there is something to do, and no partition twice.
 
     Raises:

@@ -15,7 +15,7 @@ MOST_COLUMNS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RunBar:
     """A piece of one run's column; all are per cent of the plot."""
 
     name: str
@@ -31,7 +31,7 @@ def part_of(head: RunHead, group: str) -> str:
     return percent(100 * int(getattr(head, f"{group}_bytes")) / max(1, head.bytes))
 
 
-def columns(heads: Sequence[RunHead]) -> list[Column]:
+def columns(heads: Sequence[RunHead]) -> list[RunBar]:
     """The newest runs side by side, waiting below and tiered on top of it."""
     shown = heads[-MOST_COLUMNS:]
     highest = max((head.bytes for head in shown), default=0) or 1
@@ -47,6 +47,6 @@ def columns(heads: Sequence[RunHead]) -> list[Column]:
             title = f"{moment(head.finished_at)} · {GROUPS[group]} · {human_bytes(size)}"
             width = 100 / max(len(shown), 8)
             found.append(
-                Column(group, percent(width * place), percent(bottom), percent(width * 0.8), percent(height), title)
+                RunBar(group, percent(width * place), percent(bottom), percent(width * 0.8), percent(height), title)
             )
     return found

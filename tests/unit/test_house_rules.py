@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import problems_of, problems_of_command, problems_of_lock, problems_of_logger
+from tests.house_rules import (
+    problems_of,
+    problems_of_classes,
+    problems_of_command,
+    problems_of_lock,
+    problems_of_logger,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +86,12 @@ def test_a_module_that_acts_logs_what_it_does(act: str) -> None:
 def test_a_logger_that_nothing_uses_is_named_and_what_computes_needs_none() -> None:
     assert problems_of_logger("snapshot/x.py", LOGGER) != []
     assert problems_of_logger("snapshot/x.py", "text.replace('a', 'b')\nx = 1 + 1") == []
+
+
+def test_a_public_class_whose_name_another_module_has_is_named() -> None:
+    seen: dict[str, str] = {}
+    module = "class Segment:\n    pass\n\nclass _Pass:\n    pass\n"
+    assert not problems_of_classes("snapshot/log/log_dir.py", module, seen)
+    assert problems_of_classes("jobs/pipeline/source.py", module, seen) == [
+        "Segment is a class of snapshot/log/log_dir.py too: one concept, one name"
+    ]
