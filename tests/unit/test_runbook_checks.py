@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocol.situations import found
 from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
 from tests.reference.situations import NOW, SITUATIONS, Site
-from tests.unit.test_runbook import EXPECTED, PARTS, entries
+from tests.unit.test_exit_codes import PAGE
+from tests.unit.test_runbook import EXPECTED, PARTS, TEXT, entries
 from tiersnap.snapshot.readiness.verdict import Verdict
 
 pytestmark = pytest.mark.unit
@@ -47,9 +49,31 @@ def test_each_check_names_a_command_or_says_that_there_is_none() -> None:
     typed = {heading for heading, _ in checks()}
     assert {check for heading, _, check in texts() if heading not in typed} == WITHOUT_COMMAND
     assert "A full disk" in typed
+    written = re.findall(r"^(?:- \*\*|\d+\. )Check:", TEXT, re.MULTILINE)
+    assert len(written) == len(list(texts())) > 60, "a check below a heading that no test knows"
 
 
 COMMANDS = sorted({command for _, command in checks() if "--bootstrap-server" not in command})
+OF_CLUSTERS = sorted({command for _, command in checks()} - {*COMMANDS})
+# Headings whose trouble docs/exit-codes.md has a row for.
+TROUBLED = {
+    "TOPIC_ID_UNKNOWN": "no topic id",
+    "CORRUPT_SEGMENT": "damaged segment",
+    "ABOVE_LSO": "hanging transaction",
+    "MISSING_INDEX": "lost index",
+    "MISSING_SNAPSHOT": "missing snapshot",
+    "CORRUPT_SNAPSHOT": "corrupt snapshot",
+    "SUSPECT_SNAPSHOT": "suspect snapshot",
+    "SUSPECT": "suspect snapshot",
+    "CORRUPT": "corrupt snapshot",
+    "MISSING": "missing snapshot",
+    "BAD_CRC": "damaged segment",
+    "CORRUPT_CHECKPOINT": "garbled checkpoint",
+    "MISSING_CHECKPOINT": "missing checkpoint",
+    "CORRUPT_SNAPSHOT (the finding)": "corrupt snapshot",
+    "UNFINISHED_SWAP": "killed cleaner",
+    "A full disk": "full disk",
+}
 WAITING = {str(each) for each in Verdict} - {"ALREADY_TIERED", "READY", "ACTIVE_SEGMENT"}
 
 
@@ -69,6 +93,23 @@ def test_check_ends_with_0_where_it_comes_true(command: str, mended: Site) -> No
     ran = tiersnap(*words, *(() if words[0] in ("doctor", "expire") else NOW))
     assert ran.exit_code == 0, ran.err
     assert not WAITING & set(re.findall(r"\w+", ran.out + ran.err)), "`shows another verdict`"
+
+
+@pytest.mark.parametrize("command", OF_CLUSTERS)
+def test_check_ends_with_0_over_a_cluster_where_it_comes_true(command: str, tmp_path: Path) -> None:
+    with found("published", tmp_path) as place:
+        places = {"s3://bucket/tiers": place.remote}
+        assert place.run(*(places.get(word, word) for word in words_of(command) or [])) == 0
+
+
+@pytest.mark.parametrize("heading", TROUBLED)
+def test_check_ends_otherwise_where_the_trouble_is(heading: str) -> None:
+    names, _, *rows = (line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|"))
+    (row,) = (each for each in rows if each[0].strip() == TROUBLED[heading])
+    codes = {name.strip(): code.strip() for name, code in zip(names, row, strict=True)}
+    typed = (words_of(command) or [] for each, command in checks() if each == heading)
+    told = {codes[words[1] if words[0] == "transactions" else words[0]] for words in typed}
+    assert told - {"0"}, "the check is blind to it"
 
 
 def test_what_says_already_tiered_says_so(mended: Site) -> None:
