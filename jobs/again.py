@@ -49,7 +49,7 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 
 
 def _names(command: click.Command) -> set[str]:
-    return long_options(command).keys() - (NOT_SETTINGS - {"replace"})
+    return long_options(command).keys() - (NOT_SETTINGS - {"replace", "now"})
 
 
 def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:

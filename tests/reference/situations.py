@@ -1,10 +1,16 @@
-"""What a broker's host may be found in, laid out with copies of bundled logs; docs/exit-codes.md has a row for each."""
+"""What a broker's host may be found in, laid out with copies of bundled logs; docs/exit-codes.md has a row for each.
+
+Below a folder `topic-…` the topic `orders` is named like that folder, and has an id of its own: such hosts may share
+remote storage and a run.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import stat
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,7 +26,7 @@ LOGS = Path(__file__).parents[1] / "data" / "kafka-3.9.1" / "logs"
 OTHER_LOGS = Path(__file__).parents[1] / "data" / "kafka-4.1.1" / "logs"
 NOW = ("--now", "2026-11-21T12:45:00Z")
 WITHOUT_PRODUCERS = bytes.fromhex("000148674bc700000000")
-PARTITION, BASES, END = "orders-0", (0, 261, 519), 745
+TOPIC, PARTITION, BASES, END = "orders", "orders-0", (0, 261, 519), 745
 _OF_DISK = ("meta.properties", ".kafka_cleanshutdown", "__transaction_state-*", "*-offset-checkpoint")
 
 
@@ -65,7 +71,23 @@ def disk_of(at: Path, *partitions: str, name: str = "disk") -> Path:
         for source in LOGS.glob(pattern):
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, disk / source.name)
+    if topic_of(at) != TOPIC:
+        _rename(disk, topic_of(at))
     return disk
+
+
+def topic_of(at: Path) -> str:
+    """The name of the topic that is `orders` in the bundled logs."""
+    return at.name if at.name.startswith("topic-") else TOPIC
+
+
+def _rename(disk: Path, topic: str) -> None:
+    for folder in disk.glob(f"{TOPIC}-*"):
+        topic_id = urlsafe_b64encode(hashlib.md5(topic.encode(), usedforsecurity=False).digest()).decode()[:22]
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        folder.rename(disk / folder.name.replace(TOPIC, topic))
+    for path in disk.glob("*-offset-checkpoint"):
+        path.write_text(path.read_text().replace(f"{TOPIC} ", f"{topic} "))
 
 
 def site(at: Path, *log_dirs: Path, obeys_modes: bool = False) -> Site:
@@ -76,7 +98,7 @@ def site(at: Path, *log_dirs: Path, obeys_modes: bool = False) -> Site:
 
 def orders(at: Path) -> Path:
     """A sound log directory, and the folder of its partition within."""
-    return disk_of(at, PARTITION) / PARTITION
+    return disk_of(at, PARTITION) / f"{topic_of(at)}-0"
 
 
 def tiered(at: Path, log_dir: Path) -> None:
@@ -166,7 +188,7 @@ def full_disk(at: Path) -> Iterator[Site]:
         if not disk.is_small:
             raise CannotBeLaidOutError("only root mounts a small disk")
         shutil.copytree(disk_of(at, PARTITION, name="source"), disk.folder, dirs_exist_ok=True)
-        file_of(disk.folder / PARTITION, BASES[1], ".snapshot").unlink()
+        file_of(disk.folder / f"{topic_of(at)}-0", BASES[1], ".snapshot").unlink()
         disk.fill()
         with (disk.folder / "rest").open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(4096)):
@@ -295,7 +317,7 @@ def local_retention(at: Path) -> Iterator[Site]:
     for path in folder.glob(f"{BASES[0]:020d}.*"):
         path.unlink()
     # Where the log begins; brokers write it of each log with remote storage (LogManager.checkpointLogStartOffsets).
-    (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {BASES[0]}\n")
+    (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\n{topic_of(at)} 0 {BASES[0]}\n")
     yield site(at, folder.parent)
 
 

@@ -9,22 +9,27 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from tests.reference.changes import Row, Tables, partition_change
 from tests.reference.command import Ran, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.before_spark import run_input
+from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
+from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
 
@@ -38,11 +43,13 @@ situations out with copies of real logs, calls the commands and compares; `pytho
 this page. 0 is fine, 2 usage or configuration, 3 transient, 4 refused until a person acts, 5 damage, 6 partial;
 [runbook.md](runbook.md#exit-codes) says of each what to do. *-r* is with `--remote`, which names the host's remote
 storage, *-a* with `--apply`. `doctor` reads names and small files, `transactions list` the partitions of
-`__transaction_state`, and `collect` ships what it reads for `run` to judge. `run` stands here without Spark: what it
-refuses before Spark starts, and what it makes of the findings and verdicts of the same host.
+`__transaction_state`, and `collect` ships what it reads for `run` to judge; the plan of `decode` reads no segment.
+`run`, `decode` and `audit` stand here without Spark: what they refuse before Spark starts, and what they make of the
+findings and verdicts of the same host. `tests/spark/test_exit_codes.py` holds that Spark finds the same.
 
 """
 Words = Callable[[Site], list[str | Path]]
+Task = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def _words(command: str, *options: str, remote: bool = False) -> Words:
@@ -85,7 +92,8 @@ COMMANDS: dict[str, Words] = {
 }
 # `run`, by the `tier` that does the same on one host.
 RUNS = {"run": "tier", "run -a": "tier -a"}
-COLUMNS = (*COMMANDS, *RUNS)
+DECODES = ("decode", "decode -a", "audit")
+COLUMNS = (*COMMANDS, *RUNS, *DECODES)
 
 
 def called(site: Site) -> Iterator[int | None]:
@@ -100,6 +108,7 @@ def called(site: Site) -> Iterator[int | None]:
         assert_plan_is_true(done[name], done[f"{name} -a"])
     for name, of_host in RUNS.items():
         yield code_of_run(site, done[of_host], apply=name.endswith("-a"))
+    yield from codes_of_decode(site)
 
 
 def assert_plan_is_true(plan: Ran, applied: Ran) -> None:
@@ -128,6 +137,29 @@ def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:
     return int(exit_code(outcome, settings))
 
 
+def codes_of_decode(site: Site) -> Iterator[int]:
+    """Of DECODES: the plan reads no segment; an audit ends as a decode does where it finds no harm."""
+    try:
+        found = discover(map(str, site.log_dirs), None)
+    except TiersnapError as error:
+        yield from [int(error.exit_code)] * len(DECODES)
+        return
+    folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
+    listed = _rows(ListPartitions(), folders, FOLDERS)
+    kinds = [each.kind for each in found.findings]
+    kinds += [FindingKind(each["kind"]) for row in listed for each in row["findings"]]
+    changed = [partition_change(row, Tables(), options_digest=0, check_crc=True) for row in listed]
+    wanted = [{**change, **segment} for change in changed for segment in change["wanted"]]
+    decoded = _rows(DecodeSegments(True, 1), wanted, WANTED)
+    yield int(exit_code_of_kinds(kinds))
+    kinds += [FindingKind(row["finding_kind"]) for row in decoded if row["finding_kind"] is not None]
+    yield from [int(exit_code_of_kinds(kinds))] * 2
+
+
+def _rows(task: Task, rows: list[Row], schema: pa.Schema) -> list[Row]:
+    return [row for batch in task(iter([pa.RecordBatch.from_pylist(rows, schema)])) for row in batch.to_pylist()]
+
+
 def codes_of(name: str, at: Path) -> list[int | None]:
     """The exit code of each command in a situation.
 
@@ -149,6 +181,12 @@ def row(name: str, codes: list[int | None]) -> str:
     said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
     shown = ("-" if code is None else str(code) for code in codes)
     return f"| {name} | {' | '.join(shown)} | {said} |\n"
+
+
+def told_code(name: str, column: str) -> int:
+    """What the page says."""
+    (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
+    return int(line.split(" | ")[1 + COLUMNS.index(column)])
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -1,0 +1,101 @@
+"""What real Spark finds in the situations of docs/exit-codes.md is what the commands of hosts find, or the page says.
+
+All hosts are sources of one run. Left out are situations that end before Spark starts (tests/unit/test_exit_codes.py
+calls that code itself), and one that needs a process for which the modes of files count.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.command import Ran, tiersnap
+from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
+from tests.unit.test_exit_codes import told_code
+from tiersnap.snapshot.exactly_once.models.audit_rules import Harm
+from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
+
+pytestmark = pytest.mark.spark
+
+WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks"}
+TOPICS = ("--topic", "topic-.*|orders|hanging")
+"""Not the topics that all of them have."""
+
+Found = dict[tuple[str, str], tuple[dict[str, int], int]]
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]:
+    """By situation."""
+    below, found = tmp_path_factory.mktemp("hosts"), {}
+    with ExitStack() as stack:
+        for name in SITUATIONS.keys() - WITHOUT_SPARK:
+            at = below / f"topic-{name.replace(' ', '-')}"
+            at.mkdir()
+            try:
+                found[name] = stack.enter_context(SITUATIONS[name](at))
+            except CannotBeLaidOutError:
+                continue
+        yield found
+
+
+@pytest.fixture(scope="module")
+def remote(sites: dict[str, Site], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all of them have in remote storage."""
+    place = tmp_path_factory.mktemp("remote")
+    for site in sites.values():
+        shutil.copytree(site.remote, place, dirs_exist_ok=True)
+    return place
+
+
+def sources(sites: dict[str, Site]) -> list[str | Path]:
+    return [word for site in sites.values() for log_dir in site.log_dirs for word in ("--source", log_dir)]
+
+
+def of_host(ran: Ran) -> Found:
+    """Verdicts and the number of findings by log directory and partition."""
+    rows = (row for row in ran.rows if row["segments"] and not row["partition"].startswith("__"))
+    return {(row["log_dir"], row["partition"]): (row["verdicts"], row["findings"]) for row in rows}
+
+
+@pytest.mark.parametrize("flags", [(), ("--apply",)], ids=["plan", "apply"])
+def test_run_judges_each_host_as_tier_does(
+    flags: tuple[str, ...], spark: SparkSession, sites: dict[str, Site], remote: Path, tmp_path: Path
+) -> None:
+    hosts: Found = {}
+    for site in sites.values():
+        hosts |= of_host(tiersnap("tier", *site.log_dirs, "--remote", site.remote, *NOW, *flags))
+    place = ("--warehouse", tmp_path / "tables")
+    tiersnap("run", *sources(sites), "--remote", remote, *place, "--report", tmp_path / "page", *TOPICS, *flags)
+    rows = tiersnap("report", *place, *NOW).rows
+    told = {
+        (row["log_dir"], row["name"]): (
+            {name: total["segments"] for name, total in row["verdicts"].items()},
+            row["findings"],
+        )
+        for row in rows
+    }
+    assert told == hosts
+
+
+@pytest.mark.parametrize("column", ["decode", "decode -a", "audit"])
+def test_decode_and_audit_end_as_the_page_says(
+    column: str, spark: SparkSession, sites: dict[str, Site], tmp_path: Path
+) -> None:
+    command, *apply = column.split()
+    place = ["--limit", 9_999] if command == "audit" else ["--warehouse", tmp_path, *(["--apply"] if apply else [])]
+    ran = tiersnap(command, *sources(sites), *map(str, place))
+    findings = json.loads(ran.out)["result"]["findings"]
+    harmed = {row["log_dir"] for row in ran.rows if row.get("harm", Harm.NONE) != Harm.NONE}
+    codes = {}
+    for name, site in sites.items():
+        below = tuple(f"{log_dir}/" for log_dir in site.log_dirs)
+        found = exit_code_of_kinds(FindingKind(each["kind"]) for each in findings if each["path"].startswith(below))
+        codes[name] = 5 if harmed & {*map(str, site.log_dirs)} else int(found)
+    assert codes == {name: told_code(name, column) for name in sites}
