@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.command import Ran, tiersnap
-from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
+from tests.reference.situations import SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit.test_exit_codes import told_code
 from tiersnap.snapshot.exactly_once.models.audit_rules import Harm
 from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
@@ -26,8 +26,6 @@ pytestmark = pytest.mark.spark
 WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks"}
 TOPICS = ("--topic", "topic-.*|orders|hanging")
 """Not the topics that all of them have."""
-
-Found = dict[tuple[str, str], tuple[dict[str, int], int]]
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +56,25 @@ def sources(sites: dict[str, Site]) -> list[str | Path]:
     return [word for site in sites.values() for log_dir in site.log_dirs for word in ("--source", log_dir)]
 
 
-def of_host(ran: Ran) -> Found:
-    """Verdicts and the number of findings by log directory and partition."""
-    rows = (row for row in ran.rows if row["segments"] and not row["partition"].startswith("__"))
-    return {(row["log_dir"], row["partition"]): (row["verdicts"], row["findings"]) for row in rows}
+def findings_of(ran: Ran) -> set[tuple[str, str]]:
+    """Kinds and paths."""
+    return {(each["kind"], each["path"]) for each in json.loads(ran.out)["result"]["findings"]}
 
 
 @pytest.mark.parametrize("flags", [(), ("--apply",)], ids=["plan", "apply"])
-def test_run_judges_each_host_as_tier_does(
+def test_run_finds_and_judges_of_each_host_what_tier_does(
     flags: tuple[str, ...], spark: SparkSession, sites: dict[str, Site], remote: Path, tmp_path: Path
 ) -> None:
-    hosts: Found = {}
-    for site in sites.values():
-        hosts |= of_host(tiersnap("tier", *site.log_dirs, "--remote", site.remote, *NOW, *flags))
+    hosts = [tiersnap("tier", *site.log_dirs, "--remote", site.remote, *flags) for site in sites.values()]
+    rows = [row for host in hosts for row in host.rows if row["segments"] and not row["partition"].startswith("__")]
     place = ("--warehouse", tmp_path / "tables")
-    tiersnap("run", *sources(sites), "--remote", remote, *place, "--report", tmp_path / "page", *TOPICS, *flags)
-    rows = tiersnap("report", *place, *NOW).rows
+    ran = tiersnap("run", *sources(sites), "--remote", remote, *place, "--report", tmp_path / "page", *TOPICS, *flags)
     told = {
-        (row["log_dir"], row["name"]): (
-            {name: total["segments"] for name, total in row["verdicts"].items()},
-            row["findings"],
-        )
-        for row in rows
+        (row["log_dir"], row["name"]): {name: total["segments"] for name, total in row["verdicts"].items()}
+        for row in tiersnap("report", *place).rows
     }
-    assert told == hosts
+    assert told == {(row["log_dir"], row["partition"]): row["verdicts"] for row in rows}
+    assert findings_of(ran) == set().union(*map(findings_of, hosts))
 
 
 @pytest.mark.parametrize("column", ["decode", "decode -a", "audit"])

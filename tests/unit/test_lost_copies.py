@@ -92,6 +92,7 @@ def test_what_became_whole_since_the_listing_is_not_lost():
 
 def test_what_is_lost_below_the_log_start_is_not_missed():
     assert actions(plan([segment(0, 149)], [A, B, C], lost=[A], log_start=100)) == [COVERED, KNOWN, KNOWN]
+    assert actions(plan([], [A, B, C], lost=[A], log_start=99)) == [KNOWN, KNOWN, LOST]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,9 @@ def test_segment_that_would_hide_the_end_of_another_is_held_back():
 
 def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it():
     """Epoch 0 went on to 149 on a broker that lost an unclean election; its copy begins where ours does."""
-    theirs, ours = segment(50, 149), [segment(50, 199, [(0, 0), (1, 100)]), segment(200, 299, [(1, 100)])]
+    lineage = [(0, 0), (1, 100)]
+    theirs, again = segment(50, 149), segment(50, 199, lineage)
+    ours = [segment(50, 199, lineage), again, segment(200, 299, [(1, 100)])]
     first = segment(0, 49)
     planned = plan_segments(
         PARTITION,
@@ -151,7 +154,10 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
         why_outside=lambda each: "another log" if each == theirs else "",
         complete_segments=set,
     )
-    assert actions(planned) == [PUBLISH, HELD_BACK, HELD_BACK]
+    assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
+    assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
+    said = ["offsets 100 to 149", "offsets 100 to 149", "so is one before it"]
+    assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
     (held,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
     assert "it would hide offsets 100 to 149 of leader epoch 0" in held.message
@@ -325,6 +331,11 @@ def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     assert "is held back: another log" in PublishPlan(PARTITION, planned).errors[1].message
     (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=set)
     assert planned.action is COVERED
+    # It ends where more of this log goes on, so that brokers are to read its offsets.
+    theirs, first, last = segment(100, 249), segment(100, 159), segment(160, 299)
+    options["why_outside"] = lambda each: "another log" if each == theirs else ""
+    planned = plan_segments(PARTITION, [theirs, first, last], cache_of(A), **options, complete_segments=lambda ids: ids)
+    assert actions(planned) == [PublishAction.OTHER_LINEAGE, PUBLISH, PUBLISH]
 
 
 REFUSED, FIRST, SECOND = (TiersnapError(name) for name in ("refused", "first", "second"))

@@ -15,7 +15,7 @@ from tiersnap.remote_storage.cluster.copy_progress import (
     progress_of,
     suspected,
 )
-from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, by_partition, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -50,6 +50,10 @@ def plan(segments, known=(), *, log_start=0, outside=()) -> list[PublishAction]:
 A, B, C = segment(0, 99), segment(100, 199), segment(200, 299)
 
 
+def test_by_partition_gives_segments_in_ascending_order() -> None:
+    assert by_partition([B, C, A]) == {PARTITION: [A, B, C]}
+
+
 def test_each_segment_is_published_once():
     assert plan([A, B, C]) == [PublishAction.PUBLISH] * 3
     assert plan([A, B, C], [A]) == [PublishAction.KNOWN, PublishAction.PUBLISH, PublishAction.PUBLISH]
@@ -72,12 +76,17 @@ def test_what_lies_below_the_log_start_is_not_brought_back():
         PublishAction.PUBLISH,
         PublishAction.PUBLISH,
     ]
-    assert plan([A, B], log_start=50) == [PublishAction.PUBLISH, PublishAction.PUBLISH], "the log start lies inside it"
+    for log_start in (50, 99):
+        both = [PublishAction.PUBLISH, PublishAction.PUBLISH]
+        assert plan([A, B], log_start=log_start) == both, "the log start lies inside it"
+    assert plan([B], [A], log_start=99) == [PublishAction.PUBLISH]
 
 
 def test_what_the_brokers_have_copied_is_not_published_as_another_segment():
     theirs = [segment(0, 99), segment(100, 149)]
     assert plan([A, B, C], theirs) == [PublishAction.COVERED, PublishAction.PUBLISH, PublishAction.PUBLISH]
+    assert plan([A, segment(100, 100)], [A]) == [PublishAction.KNOWN, PublishAction.PUBLISH]
+    assert plan([B], [A, C]) == [PublishAction.COVERED], "nobody asked whether theirs are complete"
     assert plan([A], [segment(0, 99, STARTED)]) == [PublishAction.PUBLISH], "an attempt that failed covers nothing"
 
 
@@ -88,7 +97,10 @@ def test_segments_of_another_log_cover_nothing():
 
 @pytest.mark.parametrize(
     ("segments", "known", "log_start"),
-    [([B], [], 0), ([A, C], [], 0), ([C], [A], 0), ([C], [A, replace(B, state=STARTED)], 0), ([C], [], 100)],
+    [
+        *[([B], [], 0), ([A, C], [], 0), ([C], [A], 0), ([C], [A, replace(B, state=STARTED)], 0), ([C], [], 100)],
+        *[([segment(1, 99)], [], 0), ([A, segment(101, 199)], [], 0), ([segment(101, 199)], [A], 0)],
+    ],
 )
 def test_no_segment_is_published_behind_a_hole(segments, known, log_start):
     with pytest.raises(SegmentHoleError, match="would never be copied"):
@@ -98,6 +110,9 @@ def test_no_segment_is_published_behind_a_hole(segments, known, log_start):
 def test_no_segment_is_published_that_brokers_would_not_find():
     with pytest.raises(LeaderEpochLineageError, match="another log: the broker would copy it again"):
         plan([A, B], outside=[B])
+    one = segment(100, 100)
+    with pytest.raises(LeaderEpochLineageError, match="another log"):
+        plan([A, one], outside=[one])
 
 
 def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_this_log_has_the_offsets():

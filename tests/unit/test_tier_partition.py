@@ -36,6 +36,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -118,6 +119,20 @@ def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, seg
         )
         assert row["bytes"] == sum(store.head(key).size for key in copy.keys)
         assert copy.leader_epochs == tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"])
+
+
+def test_tier_partition_fails_at_its_first_segment_when_the_store_lists_nothing(store, layout, segments):
+    flaky = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"list"})
+    (row,) = run(flaky, layout, segments)
+    assert (row["start_offset"], row["state"]) == (CLOSED[0], None)
+    assert row["error"]
+
+
+def test_tier_partition_copies_nothing_that_expire_deleted_meanwhile(store, layout, segments):
+    write_record(store, layout.keys, PARTITION, ExpireRecord(segments[1].base_offset))
+    (row,) = run(store, layout, segments)
+    assert "tiersnap expire deleted" in row["error"]
+    assert run(store, layout, segments[1:])[-1]["state"] == "COPY_SEGMENT_FINISHED"
 
 
 def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layout, segments):
