@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "reading": reading_rows.rows,
     "host": host_rows.rows,
     "idle": fleet_rows.idle_rows,
+    "moved": fleet_rows.moved_rows,
     "fleet": fleet_rows.rows,
     "audit": audit_rows.rows,
     "profile": profile_rows.rows,

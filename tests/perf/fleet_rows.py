@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.perf.scale import DATA, MIB, Scale
 _TIMEOUT = 7200
 _BUNDLED = Path(__file__).parents[1] / "data" / "ledger-2.7.2" / "logs"
 _SEGMENTS_A_PARTITION = 200
+_CHANGED = 10
 _GROWTH = 1.3
 _PYTHON, _HEAP = 300 * MIB, 1024 * MIB
 # What each run may cost a segment, in seconds of CPU: the first one, with nothing new, with one new segment.
@@ -84,7 +86,38 @@ def rows(scale: Scale) -> Iterator[Row]:
         )
 
 
+def moved_rows(scale: Scale) -> Iterator[Row]:
+    """What a run moves after ten partitions have a segment more, of few segments and of ten times as many."""
+    found = {count: _moved(count) for count in scale.fleet[:2]}
+    least, most = found
+    for name, limit in (("shuffled", 1.3), ("read", 1.3)):
+        small, large = (found[count]["changed"][name] - found[count]["idle"][name] for count in (least, most))
+        yield Row(
+            f"bytes {name} for {_CHANGED} segments more, of {most:,}, besides those of a run with nothing to do",
+            f"\N{LESS-THAN OR EQUAL TO} {limit}\N{MULTIPLICATION SIGN}",
+            f"{large:,}",
+            f"{small:,} ({least:,} segments)",
+            large / max(small, 1),
+            large <= limit * max(small, 1),
+            f"with nothing to do {found[most]['idle'][name]:,} and {found[least]['idle'][name]:,}",
+        )
+
+
+def _moved(count: int) -> dict[str, Any]:
+    with _linked(count) as (work, shape):
+        words = str(work / "logs"), str(work), json.dumps(asdict(shape)), str(_CHANGED)
+        found: dict[str, Any] = json.loads(_said("tests.perf.moved", *words).splitlines()[-1])
+        return found
+
+
 def _segments(count: int) -> dict[str, Any]:
+    with _linked(count) as (work, shape):
+        return _fleet("segments", str(work / "logs"), str(work), json.dumps(asdict(shape)))
+
+
+@contextmanager
+def _linked(count: int) -> Iterator[tuple[Path, LogShape]]:
+    """A folder with `logs` of so many segments, to which others can be added."""
     shape = LogShape(201, 0, 1, partitions=max(1, count // _SEGMENTS_A_PARTITION))
     # A block is the least that a segment holds.
     shape = LogShape(shape.batch_bytes, count * shape.block_bytes, shape.block_bytes, partitions=shape.partitions)
@@ -94,7 +127,7 @@ def _segments(count: int) -> dict[str, Any]:
         work = Path(name)
         # Linked, so that a segment can be added.
         shutil.copytree(log.path, work / "logs", copy_function=lambda source, to: Path(to).hardlink_to(source))
-        return _fleet("segments", str(work / "logs"), name, json.dumps(asdict(shape)))
+        yield work, shape
 
 
 def _fleet(*words: str) -> dict[str, Any]:

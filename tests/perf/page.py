@@ -22,6 +22,7 @@ _TITLES = {
     "reading": "What is read and asked for",
     "host": "The commands of one host",
     "idle": "The main job: nothing to do",
+    "moved": "The main job: little to do",
     "fleet": "The main job: cost of segments",
     "audit": "The audit of batch headers",
     "profile": "Where the time goes",
