@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 # Of DataFusion, which comes with delta-rs: rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
-# Written by `tiersnap audit`.
-AUDIT_TABLE = "audit_findings"
 # Readers need no states, which are most of the bytes, and no problems.
 _FACTS = [name for name in PARTITIONS.names if name not in ("state", "problem")]
 
@@ -147,11 +145,9 @@ def failover(warehouse: str) -> Failover:
 
 def audit(warehouse: str) -> Audit | None:
     """What `tiersnap audit --to` last found in each partition; None before the first."""
-    found, audits = _open(warehouse, AUDIT_TABLE), read_table(warehouse, "audits", list(AUDITS_COLUMNS))
-    if found is None:
-        return audit_of_tables(TABLES[AUDIT_TABLE].empty_table(), audits) if audits.num_rows else None
-    names = [name for name in AUDIT_COLUMNS if name in _schema(found).names]
-    return audit_of_tables(_rows(f"{warehouse}/{AUDIT_TABLE}", found, names, None), audits)
+    findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
+    audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
+    return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
 
 
 def copies(warehouse: str) -> list[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
@@ -57,10 +56,10 @@ class AuditRow:
     judgement: str
     topic: str
     partition: int
-    producer_id: int | None
-    before_last_offset: int | None
-    first_offset: int | None
-    last_offset: int | None
+    producer_id: int | None = None
+    before_last_offset: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,18 @@ class Audit:
 
     counts: tuple[AuditCount, ...]
     rows: tuple[AuditRow, ...]
+
+    @classmethod
+    def of(cls, counts: Iterable[AuditCount], rows: Iterable[AuditRow]) -> Audit:
+        """Return an audit of all counts, each combination once, and of findings among which are the worst."""
+        harms = list(HARMS)
+
+        def badness(harm: str) -> int:
+            return harms.index(harm) if harm in harms else len(harms)
+
+        found = sorted(counts, key=lambda each: (badness(each.harm), -each.findings, each.kind, each.judgement))
+        shown = sorted(rows, key=lambda row: (badness(row.harm), row.topic, row.partition, row.first_offset or 0))
+        return cls(tuple(found), tuple(shown[:MOST_ROWS]))
 
     @property
     def harmful(self) -> int:
@@ -130,27 +141,3 @@ class ExactlyOnce:
 
     audit: Audit | None = None
     failover: Failover | None = None
-
-
-def audit_of(counts: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> Audit:
-    """An audit from rows of its table.
-
-    Args:
-        counts: harm, kind, judgement, findings and batches, each combination once.
-        rows: findings, with the columns of AuditRow; the worst are kept.
-    """
-    harms = list(HARMS)
-
-    def badness(harm: str) -> int:
-        return harms.index(harm) if harm in harms else len(harms)
-
-    found = [AuditCount(**{name: row[name] for name in AuditCount.__slots__}) for row in counts]
-    shown = [_finding(row) for row in rows]
-    shown.sort(key=lambda row: (badness(row.harm), row.topic, row.partition, row.first_offset or 0))
-    found.sort(key=lambda each: (badness(each.harm), -each.findings, each.kind, each.judgement))
-    return Audit(tuple(found), tuple(shown[:MOST_ROWS]))
-
-
-def _finding(row: Mapping[str, Any]) -> AuditRow:
-    values: dict[str, Any] = {name: row.get(name) for name in AuditRow.__slots__}
-    return AuditRow(**values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,10 +13,10 @@ from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
     NO_FILE,
     Audit,
+    AuditCount,
     AuditRow,
     Failover,
     NewestSnapshot,
-    audit_of,
 )
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row
@@ -64,45 +65,29 @@ def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
         audits: columns of AUDITS_COLUMNS.
     """
     table = _newest(findings, audits)
-    for name in _AUDIT_KEY:
-        if name not in table.schema.names:
-            table = table.append_column(name, pa.repeat("", table.num_rows))
-    if "batches" not in table.schema.names:
-        table = table.append_column("batches", pa.repeat(1, table.num_rows))
     groups = table.group_by(list(_AUDIT_KEY)).aggregate([("kind", "count"), ("batches", "sum")])
     counts = groups.rename_columns([*_AUDIT_KEY, "findings", "batches"]).to_pylist()
     is_harmful = pc.not_equal(table["harm"], "NONE")
     parts = (table.filter(which).slice(0, MOST_ROWS) for which in (is_harmful, pc.invert(is_harmful)))
-    worst = pa.concat_tables(parts)
-    return audit_of(counts, worst.to_pylist())
+    worst = pa.concat_tables(parts).to_pylist()
+    return Audit.of(msgspec.convert(counts, list[AuditCount]), msgspec.convert(worst, list[AuditRow]))
 
 
 def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
-    key = [name for name in PARTITION_KEY if name in findings.schema.names]
-    if "run" not in findings.schema.names or not findings.num_rows:
-        return findings
-    before = _of_earlier_versions(findings.select([*key, "run"]), audits)
-    looked = pa.concat_tables([before, audits], promote_options="permissive")
-    whole = looked.filter(pc.equal(pc.fill_null(looked["damage_count"], 0), 0))
-    since = whole.group_by(key).aggregate([("run", "max")])
-    joined = findings.join(since, keys=key, join_type="left outer")
+    whole = audits.filter(pc.equal(pc.fill_null(audits["damage_count"], 0), 0))
+    since = whole.group_by(list(PARTITION_KEY)).aggregate([("run", "max")])
+    joined = findings.join(since, keys=list(PARTITION_KEY), join_type="left outer")
     kept = joined.filter(pc.greater_equal(joined["run"], pc.fill_null(joined["run_max"], 0))).drop_columns("run_max")
     return _each_once(kept)
-
-
-def _of_earlier_versions(told: pa.Table, audits: pa.Table) -> pa.Table:
-    """Runs from before the table `audits`. One of later that it does not have was killed: it did not look at all."""
-    return told.filter(pc.less(told["run"], pc.min(audits["run"]))) if audits.num_rows else told
 
 
 def _each_once(findings: pa.Table) -> pa.Table:
     """Of findings that several runs told those of the last one."""
     # A join takes no null for another.
-    same = [name for name in _SAME if name in findings.schema.names]
-    columns = {name: findings[name] for name in same}
+    columns = {name: findings[name] for name in _SAME}
     known = {name: pc.fill_null(each, -1) if pa.types.is_integer(each.type) else each for name, each in columns.items()}
     runs = pa.table({**known, "run": findings["run"], "row": pa.array(range(findings.num_rows), pa.int64())})
-    last = runs.group_by(same).aggregate([("run", "max")])
-    joined = runs.join(last, keys=same, join_type="inner")
+    last = runs.group_by(list(_SAME)).aggregate([("run", "max")])
+    joined = runs.join(last, keys=list(_SAME), join_type="inner")
     rows = joined.filter(pc.equal(joined["run"], joined["run_max"]))["row"]
     return findings.take(rows.combine_chunks().sort())

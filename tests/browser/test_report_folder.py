@@ -13,7 +13,7 @@ import pytest
 
 from tests.browser.chromium import Chromium, missing
 from tests.reference.readiness_tables import LOG_DIR, RUN, fleet_table, sample_table, segments_of, table
-from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
+from tiersnap.snapshot.report.exactly_once import Audit, AuditCount, AuditRow, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.report.html_environment import PAGES
 from tiersnap.snapshot.report.html_page import detail_files, to_html
 from tiersnap.snapshot.report.run_info import Disk
@@ -54,10 +54,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_report(summarise(sample_table(), RUN), folder)
     later = replace(RUN, run_id="later", finished_at=RUN.finished_at + 86_400_000, disks=disks)
     extra = segments_of("x" * 249, 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT")
-    finding = {"harm": "LOSS", "kind": "GAP", "judgement": "LOST", "topic": "x" * 249, "partition": 0}
-    counts = [{**{key: finding[key] for key in ("harm", "kind", "judgement")}, "findings": 1, "batches": 1}]
+    finding = AuditRow("LOSS", "GAP", "LOST", "x" * 249, 0)
+    counts = [AuditCount("LOSS", "GAP", "LOST", findings=1, batches=1)]
     newest = [NewestSnapshot(LOG_DIR, "x" * 249, 0, 100, "SUSPECT", 3, 1, 0, "lacks 3 producers")]
-    known = ExactlyOnce(audit_of(counts, [finding]), Failover.of(newest))
+    known = ExactlyOnce(Audit.of(counts, [finding]), Failover.of(newest))
     write_report(summarise(sample_table(extra=extra), later), folder, known)
     return folder
 

@@ -18,7 +18,7 @@ from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_tabl
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
-from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
+from tiersnap.snapshot.report.exactly_once import Audit, AuditCount, AuditRow, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.report.files import json_chunks
 from tiersnap.snapshot.report.forecast import DAY_MS
 from tiersnap.snapshot.report.html_page import to_html
@@ -217,10 +217,8 @@ def test_the_page_of_what_was_lost_shows_the_worst_first() -> None:
     finding = {"topic": "<t>", "partition": 3, "producer_id": 7, "first_offset": 10, "last_offset": 19}
     rows = [{**finding, "harm": harm, "kind": kind, "judgement": ""} for harm, kind in
             (("NONE", "FENCED"), ("DUPLICATE", "DUPLICATE_EXACT"), ("LOSS", "GAP"))]  # fmt: skip
-    counts = [
-        {"harm": each["harm"], "kind": each["kind"], "judgement": "", "findings": 1, "batches": 2} for each in rows
-    ]
-    audit = audit_of(counts, rows)
+    counts = [AuditCount(each["harm"], each["kind"], "", findings=1, batches=2) for each in rows]
+    audit = Audit.of(counts, [AuditRow(**each) for each in rows])
     assert [each.harm for each in audit.rows] == [each.harm for each in audit.counts] == ["LOSS", "DUPLICATE", "NONE"]
     page = lost_html(summarise(sample_table(), RUN), ExactlyOnce(audit))
     assert "2 findings of records lost, doubled" in page

@@ -139,10 +139,12 @@ def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_replayed_ag
 def test_the_page_of_a_warehouse_answers_all_three_questions(tmp_path: Path) -> None:
     warehouse = warehouse_of(tmp_path / "tables", 2)
     gone = {"kind": "DUPLICATE_EXACT", "rule": "0.3", "judgement": "", "harm": "DUPLICATE", "batches": 1}
-    place = {"topic": "payments", "partition": 0, "producer_id": 7, "first_offset": 10, "last_offset": 12}
+    place = {"log_dir": "/d", "topic": "payments", "partition": 0, "producer_id": 7, "first_offset": 10}
     rows = [{**gone, **place, "run": 1, "kind": "GAP"}, {**gone, **place, "run": 2}]
     rows.append({**gone, **place, "run": 1, "kind": "OFFSET_GAP", "harm": "LOSS", "topic": "orders"})
-    write_deltalake(warehouse / "audit_findings", pa.Table.from_pylist(rows))
+    write_deltalake(warehouse / "audit_findings", pa.Table.from_pylist(rows, schema=AUDIT_FINDINGS))
+    looked = {"log_dir": "/d", "topic": "payments", "partition": 0, "run": 2, "audited_at": NOW, "batches": 1}
+    write_deltalake(warehouse / "audits", pa.Table.from_pylist([looked], schema=AUDITS))
     ran = tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page")
     assert ran.exit_code == 0, ran.err
     lost = (tmp_path / "page" / "lost.html").read_text()
