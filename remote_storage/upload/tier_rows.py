@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
+from tiersnap.snapshot.codecs import Row, RowCodec
+from tiersnap.snapshot.errors import RecordedError
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES
 
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -20,7 +22,7 @@ TIERED = pa.schema(
         ("segment_id", _TEXT),  # of the attempt, or of the copy that is there; null where there is neither
         ("segment_size_bytes", _LONG),
         ("max_timestamp", _LONG),  # ms
-        ("leader_epochs", pa.list_(pa.struct([("epoch", pa.int32()), ("start_offset", _LONG)]))),
+        ("leader_epochs", pa.list_(LEADER_EPOCH)),
         ("state", _TEXT),  # SegmentState that was entered; null where none was: somebody else's copy, or an error
         ("event_timestamp", _LONG),  # ms
         ("bytes", _LONG),  # of all objects that were sent and are there
@@ -33,25 +35,24 @@ TIERED = pa.schema(
 )
 
 
-def tiered_row(event: CopyEvent) -> dict[str, Any]:
+_PARTITION = RowCodec(TopicIdPartition)
+_EVENT = RowCodec(
+    CopyEvent,
+    columns={"segment_size": "segment_size_bytes"},
+    pairs={"leader_epochs": LEADER_EPOCH_NAMES},
+    without=("partition", "end_offset", "state", "error", "rebuilt_indexes"),
+)
+_ERROR = RowCodec(RecordedError, columns={"message": "error"})
+_NO_ERROR = {"error": None, "error_type": None, "hint": None, "is_transient": False}
+
+
+def tiered_row(event: CopyEvent) -> Row:
     """Return a row of TIERED."""
-    partition, error = event.partition, event.error
     return {
-        "topic": partition.topic,
-        "topic_id": partition.topic_id,
-        "partition": partition.partition,
-        "start_offset": event.start_offset,
+        **_PARTITION.to_row(event.partition),
+        **_EVENT.to_row(event),
+        **(_NO_ERROR if event.error is None else _ERROR.to_row(event.error)),
         "end_offset": event.end_offset - 1,
-        "segment_id": event.segment_id,
-        "segment_size_bytes": event.segment_size,
-        "max_timestamp": event.max_timestamp,
-        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in event.leader_epochs],
         "state": None if event.state is None else event.state.name,
-        "event_timestamp": event.event_timestamp,
-        "bytes": event.bytes,
         "rebuilt_indexes": dict(event.rebuilt_indexes),
-        "error": None if error is None else error.message,
-        "error_type": None if error is None else error.error_type,
-        "hint": None if error is None else error.hint,
-        "is_transient": error is not None and error.is_transient,
     }

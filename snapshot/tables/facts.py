@@ -8,16 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.codecs import Row, RowCodec
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.found_snapshot import SnapshotFile
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.deltas import to_lists
-from tiersnap.snapshot.tables.schemas import PARTITIONS
-
-Row = dict[str, Any]
+from tiersnap.snapshot.tables.schemas import OPEN_TRANSACTION_NAMES, PARTITIONS
 
 
 class FactKind(StrEnum):
@@ -43,13 +42,28 @@ COLUMN_OF = {
 }
 # What `readiness` is a view of.
 JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
-_COUNTS = ("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until")
-_OF_PARTITION = (
-    *("topic_id", "internal", "compacted", "log_start_offset", "log_end_offset"),
-    *("high_watermark", "last_stable_offset", "unstable_because"),
+
+PARTITION = RowCodec(PartitionFacts)
+COMPARISON = RowCodec(Comparison, columns={"strict": "found"})
+# The snapshot of a segment is a row of its own.
+SEGMENT = RowCodec(
+    SegmentFacts,
+    columns={
+        "base_offset": "offset",
+        "size": "size_bytes",
+        "largest_timestamp": "max_timestamp",
+        "damage_kind": "finding_kind",
+    },
+    without=("snapshot",),
 )
-
-
+FINDING = RowCodec(Finding, columns={"kind": "finding_kind"})
+_FILE = RowCodec(SnapshotFile, columns={"size": "file_bytes", "crc32c": "file_crc"})
+_STORED = RowCodec(StoredAt, columns={"key": "object_key", "crc32c": "object_crc"})
+_SNAPSHOT = RowCodec(
+    SnapshotAt, pairs={"open_transactions": OPEN_TRANSACTION_NAMES}, without=("comparison", "file", "stored")
+)
+# What is said of a segment whose snapshot nobody asks for.
+NOT_READ = Comparison(SnapshotVerdict.UNVERIFIED, "not read from the table")
 _COLUMNS = frozenset(COLUMN_OF.values())
 _OF_EVERY_KIND = tuple(name for name in PARTITIONS.names if name not in _COLUMNS)
 
@@ -77,105 +91,19 @@ def nested(row: Mapping[str, Any]) -> Row:
     return found | {column: {field.name: row.get(field.name) for field in PARTITIONS.field(column).type}}
 
 
-def of_partition(facts: PartitionFacts) -> Row:
-    """The columns of PartitionFacts."""
-    return {name: getattr(facts, name) for name in _OF_PARTITION}
-
-
-def to_partition(row: Mapping[str, Any]) -> PartitionFacts:
-    """The inverse of `of_partition`."""
-    return PartitionFacts(**{name: row[name] for name in _OF_PARTITION})
-
-
-def of_comparison(found: Comparison) -> Row:
-    """The columns of a Comparison."""
-    return {"found": str(found.strict), "says": found.says, **{name: getattr(found, name) for name in _COUNTS}}
-
-
-def to_comparison(row: Mapping[str, Any]) -> Comparison:
-    """The inverse of `of_comparison`."""
-    return Comparison(SnapshotVerdict(row["found"]), row["says"], **{name: row[name] for name in _COUNTS})
-
-
-def of_snapshot(found: SnapshotAt) -> Row:
-    """The columns of a SnapshotAt, but for its offset."""
-    stored = found.stored
-    row: Row = {
-        **of_comparison(found.comparison),
-        "file_bytes": found.file.size,
-        "file_crc": found.file.crc32c,
-        "not_read": found.file.not_read,
-        "open_transactions": open_transaction_rows(found.open_transactions),
-        "provenance": str(found.provenance),
-        "folded_from": found.folded_from,
-    }
-    if stored is not None:
-        row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
-        row |= {"written_by": stored.written_by, "is_mended": stored.is_mended or None}
+def snapshot_row(found: SnapshotAt) -> Row:
+    """Return the columns of a SnapshotAt."""
+    row = COMPARISON.to_row(found.comparison) | _FILE.to_row(found.file) | _SNAPSHOT.to_row(found)
+    if found.stored is not None:
+        row |= _STORED.to_row(found.stored) | {"is_mended": found.stored.is_mended or None}
     return row
 
 
-def open_transaction_rows(opened: tuple[tuple[int, int], ...] | None) -> list[dict[str, int]] | None:
-    """Rows of OPEN_TRANSACTION; None where nobody knows."""
-    if opened is None:
-        return None
-    return [{"producer_id": producer_id, "first_offset": first} for producer_id, first in opened]
-
-
-def to_snapshot(row: Mapping[str, Any]) -> SnapshotAt:
-    """The inverse of `of_snapshot`."""
-    stored, opened = None, row["open_transactions"]
-    if row["object_key"] is not None:
-        mended = bool(row["is_mended"])
-        stored = StoredAt(row["object_key"], row["object_crc"], row["entry_count"], row["written_by"], mended)
-    return SnapshotAt(
-        row["offset"],
-        to_comparison(row),
-        Provenance(row["provenance"]),
-        row["folded_from"],
-        SnapshotFile(row["file_bytes"], row["file_crc"], row["not_read"]),
-        None if opened is None else tuple((each["producer_id"], each["first_offset"]) for each in opened),
-        stored,
-    )
-
-
-def of_segment(facts: SegmentFacts) -> Row:
-    """The columns of SegmentFacts, but for its snapshot, which is a row of its own."""
-    return {
-        "next_base_offset": facts.next_base_offset,
-        "size_bytes": facts.size,
-        "modified_ns": facts.modified_ns,
-        "digest": facts.digest,
-        "crc_checked": facts.crc_checked,
-        "max_timestamp": facts.largest_timestamp,
-        "finding_kind": None if facts.damage_kind is None else str(facts.damage_kind),
-        "damage": facts.damage,
-        "has_gaps": facts.has_gaps,
-        "missing_parts": list(facts.missing_parts),
-        "rebuilt_parts": list(facts.rebuilt_parts),
-    }
-
-
-_NOT_READ = Comparison(SnapshotVerdict.UNVERIFIED, "not read from the table")
-
-
-def to_segment(row: Mapping[str, Any], snapshot: Comparison = _NOT_READ) -> SegmentFacts:
-    """The inverse of `of_segment`; `snapshot` is the comparison at its end."""
-    return SegmentFacts(
-        base_offset=row["offset"],
-        next_base_offset=row["next_base_offset"],
-        size=row["size_bytes"],
-        modified_ns=row["modified_ns"],
-        digest=row["digest"],
-        crc_checked=row["crc_checked"],
-        largest_timestamp=row["max_timestamp"],
-        damage_kind=None if row["finding_kind"] is None else FindingKind(row["finding_kind"]),
-        damage=row["damage"],
-        has_gaps=row["has_gaps"],
-        missing_parts=tuple(row["missing_parts"]),
-        rebuilt_parts=tuple(row["rebuilt_parts"]),
-        snapshot=snapshot,
-    )
+def snapshot_of(row: Mapping[str, Any]) -> SnapshotAt:
+    """Return the inverse of `snapshot_row`."""
+    is_stored = row["object_key"] is not None
+    stored = _STORED.of_row(row, is_mended=bool(row["is_mended"])) if is_stored else None
+    return _SNAPSHOT.of_row(row, comparison=COMPARISON.of_row(row), file=_FILE.of_row(row), stored=stored)
 
 
 def to_batches(rows: Iterable[Row], *, size: int = 4096) -> Iterator[pa.RecordBatch]:

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import Row, RowCodec, pairs_of, structs_of
 from tiersnap.snapshot.errors import RECORDED, RecordedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.replay.place_doubt import lacks_beginning
-from tiersnap.snapshot.replay.remote_listing import ClaimedStart, Encryption, ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.replay_options import fingerprint
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, to_leader_epochs
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES
 
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -120,24 +120,24 @@ LISTED = pa.schema(
 )
 
 
-# What a listing says of remote storage, but for the copies.
-_OF_REMOTE = (
-    "start",
-    "expired_to",
-    "encryption",
-    "encrypted_by",
-    "lacks_beginning",
-    "leftover_count",
-    "remote_error",
+_REMOTE = RowCodec(RemoteListing, without=("copies",))
+_START = RowCodec(ClaimedStart)
+_ERROR = RowCodec(RecordedError, columns={"message": "remote_error"})
+_COPY = RowCodec(
+    ListedCopy,
+    columns={"size": "segment_size_bytes", "written_at": "event_timestamp"},
+    pairs={"leader_epochs": LEADER_EPOCH_NAMES},
+    without=("end_offset", "is_finished"),
 )
+_NO_ERROR = dict.fromkeys(("remote_error", *RECORDED))
 _INDEXES = {"offset_index": "index", "time_index": "timeindex", "transaction_index": "txnindex"}
 
 
-def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | None = None) -> dict[str, Any]:
+def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | None = None) -> Row:
     """The row of LISTED; `log_dir` is the URI the user named, `properties` those of the log directory."""
     cuts = cut_offsets(partition)
     snapshots = sorted(partition.snapshots.items())
-    row: dict[str, Any] = {
+    row: Row = {
         "log_dir": log_dir,
         "topic": partition.topic,
         "topic_id": partition.topic_id,
@@ -153,9 +153,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
             for offset, ref in snapshots
         ],
         "orphan_indexes": list(partition.orphan_indexes),
-        "leader_epochs": None
-        if partition.leader_epochs is None
-        else [{"epoch": epoch, "start_offset": start} for epoch, start in partition.leader_epochs],
+        "leader_epochs": structs_of(partition.leader_epochs, LEADER_EPOCH_NAMES),
         "high_watermark": partition.high_watermark,
         "log_start_offset": partition.log_start_offset,
         "log_start_checkpoint": partition.log_start_checkpoint,
@@ -163,12 +161,12 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    nothing = dict.fromkeys((*_OF_REMOTE, "window_offset", *RECORDED))
-    return row | nothing | {"copies": []}
+    nothing = dict.fromkeys(("window_offset", "start", "lacks_beginning"))
+    return row | nothing | _REMOTE.to_row(NOTHING_SEEN) | _NO_ERROR | {"copies": []}
 
 
-def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _segment_row(segment: Segment, cuts: list[int], chain: str) -> Row:
+    row: Row = {
         "base_offset": segment.base_offset,
         "next_base_offset": segment.next_base_offset,
         "size_bytes": segment.log.size,
@@ -215,7 +213,6 @@ def partition_folder(row: Mapping[str, Any]) -> tuple[FileSystem, str]:
 def from_row(path: str, row: Mapping[str, Any]) -> Partition:
     """The inverse of `to_row`; `path` is the log directory inside its filesystem, or the collected folder."""
     folder = f"{path}/{row['topic']}-{row['partition']}"
-    epochs = row["leader_epochs"]
     return Partition(
         path=folder,
         topic=row["topic"],
@@ -228,15 +225,12 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
             )
             for file in row["snapshots"]
         },
-        leader_epochs=None if epochs is None else tuple((epoch["epoch"], epoch["start_offset"]) for epoch in epochs),
+        leader_epochs=pairs_of(row["leader_epochs"]),
         high_watermark=row["high_watermark"],
         log_start_offset=row["log_start_offset"],
         log_start_checkpoint=row["log_start_checkpoint"],
         cleaner_offset=row["cleaner_offset"],
-        findings=tuple(
-            Finding(FindingKind(finding["kind"]), finding["path"], finding["position"], finding["message"])
-            for finding in row["findings"]
-        ),
+        findings=msgspec.convert(row["findings"], tuple[Finding, ...]),
         orphan_indexes=tuple(row["orphan_indexes"]),
     )
 
@@ -262,15 +256,9 @@ def listing_of(row: Mapping[str, Any]) -> PartitionListing:
         filesystem,
         from_row(path.rstrip("/"), row),
         row["cluster_id"],
-        RemoteListing(
-            tuple(copies_of(row["copies"] or ())),
-            row["expired_to"],
-            None if row["encryption"] is None else Encryption(row["encryption"]),
-            row["encrypted_by"],
-            row["leftover_count"],
-        ),
-        None if row["remote_error"] is None else RecordedError(row["remote_error"], *(row[name] for name in RECORDED)),
-        None if start is None else ClaimedStart(**{**start, "provenance": Provenance(start["provenance"])}),
+        _REMOTE.of_row(row, copies=tuple(copies_of(row["copies"] or ()))),
+        None if row["remote_error"] is None else _ERROR.of_row(row),
+        None if start is None else _START.of_row(start),
         frozenset(each["base_offset"] for each in segments if each["is_tiered"]),
         row["window_offset"],
         {base: found for base, found in times if found is not None},
@@ -278,19 +266,15 @@ def listing_of(row: Mapping[str, Any]) -> PartitionListing:
     )
 
 
-def remote_columns(listing: PartitionListing) -> dict[str, Any]:
+def remote_columns(listing: PartitionListing) -> Row:
     """Return the columns of LISTED that say what remote storage holds of a partition."""
     view, error, start = listing.remote, listing.remote_error, listing.start
     return {
+        **_REMOTE.to_row(view),
+        **(_NO_ERROR if error is None else _ERROR.to_row(error)),
         "copies": [_copy_row(copy) for copy in view.copies],
-        "expired_to": view.expired_to,
-        "encryption": None if view.encryption is None else str(view.encryption),
-        "encrypted_by": view.encrypted_by,
         "lacks_beginning": lacks_beginning(listing.partition, view) if listing.is_remote_known else None,
-        "leftover_count": view.leftover_count,
-        "start": None if start is None else {**asdict(start), "provenance": str(start.provenance)},
-        "remote_error": None if error is None else error.message,
-        **{name: None if error is None else getattr(error, name) for name in RECORDED},
+        "start": None if start is None else _START.to_row(start),
     }
 
 
@@ -298,31 +282,15 @@ def copies_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[ListedCopy]:
     """Yield the copies that rows of COPY, or of REMOTE_LOG_SEGMENTS, tell of: what is finished, or under way."""
     for row in rows:
         if row["state"] in (COPY_STARTED, COPY_FINISHED):
-            yield ListedCopy(
-                row["segment_id"],
-                row["start_offset"],
-                row["end_offset"] + 1,
-                row["segment_size_bytes"],
-                row["max_timestamp"],
-                to_leader_epochs(row["leader_epochs"]),
-                row["state"] == COPY_FINISHED,
-                row["event_timestamp"],
-                bool(row["is_ours"]),
-                bool(row["is_brokers"]),
+            yield _COPY.of_row(
+                row,
+                end_offset=row["end_offset"] + 1,
+                is_finished=row["state"] == COPY_FINISHED,
+                is_ours=bool(row["is_ours"]),
+                is_brokers=bool(row["is_brokers"]),
             )
 
 
-def _copy_row(copy: ListedCopy) -> dict[str, Any]:
-    """The row of COPY."""
-    return {
-        "segment_id": copy.segment_id,
-        "start_offset": copy.start_offset,
-        "end_offset": copy.end_offset - 1,
-        "segment_size_bytes": copy.size,
-        "max_timestamp": copy.max_timestamp,
-        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
-        "state": COPY_FINISHED if copy.is_finished else COPY_STARTED,
-        "event_timestamp": copy.written_at,
-        "is_ours": copy.is_ours,
-        "is_brokers": copy.is_brokers,
-    }
+def _copy_row(copy: ListedCopy) -> Row:
+    state = COPY_FINISHED if copy.is_finished else COPY_STARTED
+    return _COPY.to_row(copy) | {"end_offset": copy.end_offset - 1, "state": state}

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.codecs import pairs_of
 
 COPY_STARTED = "COPY_SEGMENT_STARTED"
 COPY_FINISHED = "COPY_SEGMENT_FINISHED"
@@ -43,11 +43,6 @@ def _order(row: Row) -> tuple[int, int]:
     return row["run"], STATES.index(row["state"])
 
 
-def to_leader_epochs(rows: Iterable[Row] | None) -> LeaderEpochs:
-    """Ascending (epoch, start offset), of a list of LEADER_EPOCH; none for null."""
-    return tuple((row["epoch"], row["start_offset"]) for row in rows or ())
-
-
 def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
     """Of the newest states those of our attempts that never finished, and of copies that another one makes needless.
 
@@ -74,5 +69,5 @@ def _widest_first(row: Row) -> tuple[int, int, int, str]:
 
 
 def _last_epoch(row: Row) -> int:
-    epochs = to_leader_epochs(row["leader_epochs"])
+    epochs = pairs_of(row["leader_epochs"])
     return epochs[-1][0] if epochs else -1

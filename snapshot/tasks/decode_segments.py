@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import Row, RowCodec
 from tiersnap.snapshot.collected.source import read_decodes
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
@@ -84,7 +85,7 @@ class DecodeSegments:
 
 def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> pa.RecordBatch:
     """Rows of SEGMENTS of one decode; `identity` holds the columns up to `crc_checked`, but for part and digest."""
-    values = {**identity, **end_values(end)}
+    values = {**end_values(end), **identity}
     pieces = [(run, piece) for run in runs for piece in parts(run.deltas)]
     count = len(pieces)
     columns = {
@@ -99,40 +100,19 @@ def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) 
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
 
 
-def end_values(end: SegmentEnd) -> dict[str, Any]:
-    """The columns of SEGMENTS that say how a decode ended."""
-    finding = end.finding
-    return {
-        "digest": end.digest,
-        "valid_bytes": end.valid_bytes,
-        "batch_count": end.batch_count,
-        "legacy_count": end.legacy_count,
-        "log_end_offset": end.last_offset + 1,
-        "first_timestamp": end.first_timestamp,
-        "max_timestamp": end.max_timestamp,
-        "has_gaps": end.has_gaps,
-        "finding_kind": None if finding is None else str(finding.kind),
-        "finding_position": None if finding is None else finding.position,
-        "finding_message": None if finding is None else finding.message,
-    }
+_END = RowCodec(SegmentEnd, columns={"size": "size_bytes"}, without=("last_offset", "finding"))
+_OF_FINDING = {"kind": "finding_kind", "position": "finding_position", "message": "finding_message"}
+_FINDING = RowCodec(Finding, columns=_OF_FINDING, without=("path",))
+_NO_FINDING = dict.fromkeys(_OF_FINDING.values())
+
+
+def end_values(end: SegmentEnd) -> Row:
+    """Return the columns of SEGMENTS that say how a decode ended."""
+    finding = _NO_FINDING if end.finding is None else _FINDING.to_row(end.finding)
+    return {**_END.to_row(end), **finding, "log_end_offset": end.last_offset + 1}
 
 
 def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:
-    """How the decode of a segment ended, from a row of SEGMENTS."""
-    finding = None
-    if decode["finding_kind"] is not None:
-        kind = FindingKind(decode["finding_kind"])
-        finding = Finding(kind, path, decode["finding_position"], decode["finding_message"])
-    return SegmentEnd(
-        size=decode["size_bytes"],
-        valid_bytes=decode["valid_bytes"],
-        batch_count=decode["batch_count"],
-        legacy_count=decode["legacy_count"],
-        last_offset=decode["log_end_offset"] - 1,
-        first_timestamp=decode["first_timestamp"],
-        max_timestamp=decode["max_timestamp"],
-        has_gaps=decode["has_gaps"],
-        digest=decode["digest"],
-        crc_checked=decode["crc_checked"],
-        finding=finding,
-    )
+    """Return how the decode of a segment ended, from a row of SEGMENTS."""
+    finding = None if decode["finding_kind"] is None else _FINDING.of_row(decode, path=path)
+    return _END.of_row(decode, last_offset=decode["log_end_offset"] - 1, finding=finding)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import Row, pairs_of, structs_of
 from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import RemoteListing
-from tiersnap.snapshot.tables.facts import FactKind, Row, open_transaction_rows, to_partition, to_segment, to_snapshot
+from tiersnap.snapshot.tables.facts import NOT_READ, PARTITION, SEGMENT, FactKind, snapshot_of
 from tiersnap.snapshot.tables.listed import copies_of
 from tiersnap.snapshot.tables.readiness import readiness_row
-from tiersnap.snapshot.tables.remote_log_segments import to_leader_epochs
-from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
+from tiersnap.snapshot.tables.schemas import JUDGED, OPEN_TRANSACTION_NAMES, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -39,9 +39,10 @@ class JudgePartition(Policy):
                 raise ValueError("segments and no replay of their partition: Spark did not bring its rows together")
             return
         (replayed,) = kinds[FactKind.REPLAYED]
-        partition = to_partition(replayed)
-        segments = [to_segment(row) for row in sorted(kinds[FactKind.SEGMENT], key=lambda row: int(row["offset"]))]
-        snapshots = {each.offset: each for each in map(to_snapshot, kinds[FactKind.BOUNDARY])}
+        partition = PARTITION.of_row(replayed)
+        by_offset = sorted(kinds[FactKind.SEGMENT], key=lambda row: int(row["offset"]))
+        segments = [SEGMENT.of_row(row, snapshot=NOT_READ) for row in by_offset]
+        snapshots = {each.offset: each for each in map(snapshot_of, kinds[FactKind.BOUNDARY])}
         judged = self.judge(partition, replayed["partition"], segments, snapshots, coverage(replayed, copies))
         key = {name: replayed[name] for name in PARTITION_KEY}
         for each in judged:
@@ -58,7 +59,7 @@ def _copy_plan(replayed: Mapping[str, Any], judged: SegmentReadiness, before: Sn
         "cluster_id": replayed["cluster_id"],
         "digest": judged.facts.digest,
         "leader_epochs": replayed["leader_epochs"],
-        "open_transactions": open_transaction_rows(open_at(judged.facts.base_offset, before)),
+        "open_transactions": structs_of(open_at(judged.facts.base_offset, before), OPEN_TRANSACTION_NAMES),
         "provenance": str(judged.snapshot.provenance),
         "file_bytes": end.file.size,
         "file_crc": end.file.crc32c,
@@ -77,4 +78,4 @@ def coverage(replayed: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -
     """
     found = tuple(copies_of(copies))
     view = RemoteListing(found, expired_to=replayed["expired_to"], encrypted_by=replayed["encrypted_by"])
-    return view.coverage(to_leader_epochs(replayed["leader_epochs"]), replayed["log_end_offset"])
+    return view.coverage(pairs_of(replayed["leader_epochs"]), replayed["log_end_offset"])

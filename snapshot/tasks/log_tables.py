@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tiersnap.snapshot.codecs import Row
 from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, data_batches
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.producer_state import ProducerFold, to_entries
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
-from tiersnap.snapshot.tables.facts import FactKind, Row
+from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 

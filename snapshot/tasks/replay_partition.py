@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import Row
 from tiersnap.snapshot.errors import recorded
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
@@ -21,14 +22,14 @@ from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
+    FINDING,
+    PARTITION,
+    SEGMENT,
     FactKind,
-    Row,
     fact,
-    of_partition,
-    of_segment,
-    of_snapshot,
+    snapshot_of,
+    snapshot_row,
     to_batches,
-    to_snapshot,
 )
 from tiersnap.snapshot.tables.listed import listing_of
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
@@ -94,7 +95,7 @@ def resume_of(facts: Iterable[Row]) -> Resume:
     states = sorted((row for row in rows if row["kind"] == FactKind.STATE), key=lambda row: row["part"])
     deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
     start = StartState(replayed["state_offset"], deltas, replayed["history_from"], replayed["has_adopted"])
-    snapshots = (to_snapshot(row) for row in rows if row["kind"] == FactKind.BOUNDARY)
+    snapshots = (snapshot_of(row) for row in rows if row["kind"] == FactKind.BOUNDARY)
     return Resume(start, {each.offset: each for each in snapshots})
 
 
@@ -116,7 +117,7 @@ def fact_rows(
         FactKind.REPLAYED,
         run=run,
         fingerprint=f"{listed['fingerprint']}:{options_digest}" if replayed.is_finished else "",
-        **of_partition(found.facts),
+        **PARTITION.to_row(found.facts),
         **({} if is_unknown else {name: listed[name] for name in _AS_LISTED}),
         state_offset=None if state is None else state.offset,
         state_chain=None if state is None else chains[state.offset],
@@ -128,20 +129,11 @@ def fact_rows(
         for number, piece in enumerate(parts(state.deltas)):
             yield fact(key, FactKind.STATE, run=run, part=number, deltas=piece)
     for snapshot in found.reached.values():
-        yield fact(key, FactKind.BOUNDARY, run=run, offset=snapshot.offset, **of_snapshot(snapshot))
+        yield fact(key, FactKind.BOUNDARY, run=run, **snapshot_row(snapshot))
     for segment in found.segments:
-        yield fact(key, FactKind.SEGMENT, run=run, offset=segment.base_offset, **of_segment(segment))
+        yield fact(key, FactKind.SEGMENT, run=run, **SEGMENT.to_row(segment))
     for number, finding in enumerate(found.findings):
-        yield fact(
-            key,
-            FactKind.FINDING,
-            run=run,
-            part=number,
-            finding_kind=str(finding.kind),
-            path=finding.path,
-            position=finding.position,
-            message=finding.message,
-        )
+        yield fact(key, FactKind.FINDING, run=run, part=number, **FINDING.to_row(finding))
     for number, error in enumerate(replayed.errors):
         message = told_at(listing.partition, error)
         yield fact(key, FactKind.ERROR, run=run, part=number, message=message, **recorded(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import pairs_of
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
@@ -15,10 +16,10 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, names_of, partition_row
 from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotFound
-from tiersnap.snapshot.exactly_once.simulate.survey import OpenTransactions, Survey
+from tiersnap.snapshot.exactly_once.simulate.survey import Survey
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison
-from tiersnap.snapshot.tables.facts import Row, to_comparison, to_segment
+from tiersnap.snapshot.tables.facts import COMPARISON, SEGMENT
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -97,18 +98,13 @@ def survey_of(found: LogTables) -> Survey:
         replayed["log_start_offset"],
         log_end,
         tuple(
-            to_segment(row, _NOT_REACHED if (end := ends[base]) is None else to_comparison(end))
+            SEGMENT.of_row(row, snapshot=_NOT_REACHED if (end := ends[base]) is None else COMPARISON.of_row(end))
             for base, row in found.segments.items()
         ),
-        {offset: SnapshotFound(to_comparison(row), row["file_bytes"]) for offset, row in boundaries.items()},
-        {offset: _opened(row) for offset, row in boundaries.items()},
+        {offset: SnapshotFound(COMPARISON.of_row(row), row["file_bytes"]) for offset, row in boundaries.items()},
+        {offset: pairs_of(row["open_transactions"]) for offset, row in boundaries.items()},
         None if found.end is None else ReplicaState.of(found.end, found.batches),
         found.sightings,
         found.read_from,
         found.has_headers,
     )
-
-
-def _opened(boundary: Row) -> OpenTransactions | None:
-    opened = boundary["open_transactions"]
-    return None if opened is None else tuple((each["producer_id"], each["first_offset"]) for each in opened)

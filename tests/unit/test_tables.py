@@ -16,9 +16,11 @@ from tests.reference.recovered import DATA
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.found_snapshot import SnapshotFile
+from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
@@ -133,21 +135,21 @@ def through_the_table(row: of.Row) -> of.Row:
 
 @given(comparisons)
 def test_a_comparison_comes_back_from_its_row(comparison: Comparison) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, offset=7, **of.of_comparison(comparison)))
-    assert of.to_comparison(row) == comparison
+    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, offset=7, **of.COMPARISON.to_row(comparison)))
+    assert of.COMPARISON.of_row(row) == comparison
 
 
 @given(segment_facts)
 def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: SegmentFacts) -> None:
     kind = of.FactKind.SEGMENT
-    row = through_the_table(of.fact(KEY, kind, run=1, offset=found.base_offset, **of.of_segment(found)))
-    assert of.to_segment(row, found.snapshot) == found
+    row = through_the_table(of.fact(KEY, kind, run=1, **of.SEGMENT.to_row(found)))
+    assert of.SEGMENT.of_row(row, snapshot=found.snapshot) == found
 
 
 @given(partition_facts)
 def test_what_the_gate_must_know_of_a_partition_comes_back_from_its_row(found: PartitionFacts) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.REPLAYED, run=1, **of.of_partition(found)))
-    assert of.to_partition(row) == found
+    row = through_the_table(of.fact(KEY, of.FactKind.REPLAYED, run=1, **of.PARTITION.to_row(found)))
+    assert of.PARTITION.of_row(row) == found
 
 
 def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
@@ -233,3 +235,21 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
     assert tiered((0, 20, 7, True)) == []
     assert tiered((0, 10, 0, True), (10, 20, 0, False)) == [0]
     assert tiered((0, 100, 0, True)) == [0, 10, 20]
+
+
+snapshots = st.builds(
+    SnapshotAt,
+    offset=longs,
+    comparison=comparisons,
+    provenance=st.sampled_from(Provenance),
+    folded_from=longs,
+    file=st.builds(SnapshotFile, size=maybe, crc32c=maybe, not_read=st.none() | texts),
+    open_transactions=st.none() | st.lists(st.tuples(longs, longs), max_size=3).map(tuple),
+    stored=st.none() | st.builds(StoredAt, texts, longs, longs, longs, st.booleans()),
+)
+
+
+@given(snapshots)
+def test_snapshot_comes_back_from_its_row(found: SnapshotAt) -> None:
+    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, **of.snapshot_row(found)))
+    assert of.snapshot_of(row) == found
