@@ -1,9 +1,12 @@
 """A deadline reaches connections by no public way of botocore: boto3 is allowed up to a version tested here."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
 from tiersnap.remote_storage.stores.s3_call import _Watched
-from tiersnap.remote_storage.stores.s3_client import client_of
+from tiersnap.remote_storage.stores.s3_client import _timestamp, client_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 pytestmark = pytest.mark.unit
@@ -18,3 +21,31 @@ def test_client_makes_connections_that_a_deadline_can_cut(scheme, proxy):
     manager = session._get_connection_manager(f"{scheme}://127.0.0.1:9", proxy)
     pool = manager.connection_from_url(f"{scheme}://127.0.0.1:9")
     assert issubclass(pool.ConnectionCls, _Watched)
+
+
+class SentError(Exception):
+    """The request is complete, and nobody needs to answer it."""
+
+
+@pytest.mark.parametrize(("size", "expects"), [(10, None), (1 << 20, None), (2 << 20, b"100-continue")])
+def test_client_sends_a_small_body_with_its_request(monkeypatch, size, expects):
+    """Who waits for "100 Continue" waits as long again as for the answer."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    client = client_of(replace(SETTINGS, region=f"us-east-{size}"))
+
+    def record(request, **_):
+        raise SentError(request.headers.get("Expect"))
+
+    client.meta.events.register("before-send.s3", record)
+    with pytest.raises(SentError) as sent:
+        client.put_object(Bucket="bucket", Key="key", Body=bytes(size))
+    assert sent.value.args == (expects,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-11-25T21:43:30.000Z", "2026-11-25T21:43:30Z", "Wed, 25 Nov 2026 21:43:30 GMT", "1795643010"],
+)
+def test_client_reads_times_in_all_forms_that_servers_use(text):
+    assert _timestamp(text) == datetime(2026, 11, 25, 21, 43, 30, tzinfo=UTC)

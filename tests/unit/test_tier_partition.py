@@ -231,8 +231,8 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     tmp_path_factory, monkeypatch, choices, killed
 ):
     """A speculative attempt beside the first; one of them may die at any call."""
-    monkeypatch.setattr("tiersnap.remote_storage.stores.in_parallel.REQUESTS_AT_ONCE", 1)
-    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.ThreadPoolExecutor", Inline)
+    for module in ("stores.in_parallel", "upload.ahead"):
+        monkeypatch.setattr(f"tiersnap.remote_storage.{module}.ThreadPoolExecutor", Inline)
     folder: Path = tmp_path_factory.mktemp("interleaved")
     store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]
     segments = planned(write_log(folder / "logs"))[:2]
