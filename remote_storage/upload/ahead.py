@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.stores.deadline import Deadline
@@ -22,6 +23,8 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 
 SEGMENTS_AT_ONCE = 4
 """Begun and not finished; each has one request under way, besides the parts of a large log."""
+_LOOKS_AHEAD = 2
+"""To look takes two requests, and so does it to make a segment visible and finish its claim."""
 BYTES_AT_ONCE = 64 << 20
 """Of their logs, which may all be in memory. A larger one is copied alone, part by part, by the calling thread."""
 
@@ -88,13 +91,14 @@ class Ahead:
             self._begun[segment.base_offset] = _Begun(segment, deadline, begun)
 
     def _look_at_next(self) -> None:
-        """Look at the next segment while this one becomes visible, if its bytes are there."""
-        following = next(iter(self._begun.values()), None)
-        if following is None or not following.future.done() or following.future.exception() is not None:
-            return
-        attempt, offset = following.future.result(), following.segment.base_offset
-        if isinstance(attempt, CopyAttempt) and offset not in self._looked:
-            self._looked[offset] = self._pool.submit(attempt.look)
+        """Look at the next segments while this one becomes visible, if their bytes are there."""
+        for following in islice(self._begun.values(), _LOOKS_AHEAD):
+            offset, future = following.segment.base_offset, following.future
+            if offset in self._looked or not future.done() or future.exception() is not None:
+                continue
+            attempt = future.result()
+            if isinstance(attempt, CopyAttempt):
+                self._looked[offset] = self._pool.submit(attempt.look)
 
 
 @dataclass(frozen=True, slots=True)
