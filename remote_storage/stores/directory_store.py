@@ -18,6 +18,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -65,7 +66,7 @@ class DirectoryStore:
     @property
     def uri(self) -> str:
         """`file:///…/`."""
-        return self.root.as_uri().rstrip("/") + "/"
+        return _uri_of(self.root)
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
@@ -231,10 +232,9 @@ class DirectoryStore:
         self, key: str, source: ByteSource, size: int, deadline: Deadline = NO_DEADLINE
     ) -> Iterator[tuple[Temporary, PutResult]]:
         """A synced file with the first `size` bytes of `source`, and what a put of it gives."""
-        path = self._path(key)
-        with self._unfinished.temporary(path.name) as temporary:
+        with self._unfinished.temporary(key.rpartition("/")[2]) as temporary:
             with temporary.new() as file:
-                crc = _copy(source, size, file, str(path), earliest(deadline, current()))
+                crc = _copy(source, size, file, f"{self.root}/{key}", earliest(deadline, current()))
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -287,14 +287,19 @@ class DirectoryStore:
     @contextmanager
     def _use(self, key: str) -> Iterator[None]:
         """Raise what the file system says of `key` as this project's errors."""
-        path = self._path(key)
+        path = f"{self.root}/{key}"
         current().check(f"access to {path}")
         try:
             yield
         except FileNotFoundError as error:
-            raise ObjectNotFoundError(f"{path}: there is no such object", path=str(path)) from error
+            raise ObjectNotFoundError(f"{path}: there is no such object", path=path) from error
         except OSError as error:
-            raise _translated(path, error) from error
+            raise _translated(Path(path), error) from error
+
+
+@cache
+def _uri_of(root: Path) -> str:
+    return root.as_uri().rstrip("/") + "/"
 
 
 def _described(folder: int, name: str, key: str) -> ObjectInfo:

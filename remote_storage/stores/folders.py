@@ -29,9 +29,13 @@ def opened_folder(root: Path, parts: Sequence[str], *, make: bool = False) -> It
     Raises:
         OSError: NotADirectoryError also for a symlink.
     """
-    if make:
+    try:
+        folder = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        if not make:
+            raise
         _make_root(root)
-    folder = os.open(root, _FOLDER)
+        folder = os.open(root, _FOLDER)
     try:
         for part in parts:
             inner = _open_inner(folder, part, make=make)
