@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.broker.harness import jars
 from tests.broker.oracle.java import compiled
+from tests.perf.measure import Spent, spent
 
 VERSION = "4.1.1"
 _SOURCE = Path(__file__).with_name("KafkaReplay.java")
@@ -59,14 +59,11 @@ def kafka_replay(partitions: Sequence[Path]) -> Iterator[KafkaReplay]:
                 process.wait(60)
 
 
-def seconds_with_start(partitions: Sequence[Path]) -> float:
-    """One replay, the start and the end of its JVM included."""
+def spent_with_start(partitions: Sequence[Path], work: Path) -> Spent:
+    """One replay, the start and the end of its JVM included; its snapshots lie below `work` for a while."""
     compiled(_SOURCE, VERSION)
-    with tempfile.TemporaryDirectory() as out:
-        command = _command(partitions, out)
-        started = time.perf_counter()
-        subprocess.run(command, input="go\n", text=True, check=True, capture_output=True, timeout=1200)
-        return time.perf_counter() - started
+    with tempfile.TemporaryDirectory(dir=work) as out:
+        return spent(_command(partitions, out), ends_with=(0,), said="go\n")
 
 
 def _command(partitions: Sequence[Path], out: str) -> list[str]:

@@ -30,7 +30,8 @@ TOPIC_ID = "a1b2c3d4e5f6g7h8i9j0kA"
 START_TIME = 1_795_000_000_000
 _PIECE_BYTES = 64 << 20
 _MARKER_RECORD = bytes([32, 0, 0, 0, 8, 0, 0, 0, 1, 12, 0, 0, 0, 0, 0, 7, 0])
-_VALUE_OVERHEAD = 9  # of a record whose lengths take two bytes each
+_SMALL = 64  # bytes: lengths up to there take one byte each
+_SMALL_OVERHEAD, _VALUE_OVERHEAD = 7, 9  # of a record whose lengths take one byte or two each
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class LogShape:
     """What a log looks like; equal shapes are equal files.
 
     Attributes:
-        batch_bytes: of a data batch, 201 to 8000.
+        batch_bytes: of a data batch, 70 to 120 or 201 to 8000.
         size: bytes of the whole log, about.
         segment_bytes: a segment is closed at the first block that reaches this.
     """
@@ -115,7 +116,7 @@ def _varint(value: int) -> bytes:
 
 
 def _record(size: int) -> bytes:
-    value = size - _VALUE_OVERHEAD
+    value = size - (_SMALL_OVERHEAD if size < _SMALL else _VALUE_OVERHEAD)
     content = np.random.default_rng(value).integers(0, 256, value, np.uint8).tobytes()
     record = _varint(size - 2) + bytes([0, 0, 0, 1]) + _varint(value) + content + b"\0"
     assert len(record) == size

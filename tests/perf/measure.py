@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -45,6 +46,24 @@ def timed(work: Callable[[], object]) -> Seconds:
         return time.perf_counter() - started
 
     return seconds
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process took: seconds by the clock, and of processor time, its children's included."""
+
+    seconds: float
+    cpu: float
+
+
+def spent(command: Sequence[str], *, ends_with: Sequence[int], said: str = "") -> Spent:
+    """Run a command that may end with these codes, given `said` on its standard input."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, input=said)
+    seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in ends_with:
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return Spent(seconds, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
 
 def cpu_timed(work: Callable[[], object]) -> Seconds:

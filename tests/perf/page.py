@@ -21,6 +21,7 @@ _TITLES = {
     "upload": "Upload",
     "reading": "What is read and asked for",
     "host": "The commands of one host",
+    "line": "Over a line of 30 ms",
     "idle": "The main job: nothing to do",
     "moved": "The main job: little to do",
     "fleet": "The main job: cost of segments",
