@@ -14,7 +14,7 @@ from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.pipeline import schemas, transforms
-from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
+from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource, KafkaSegmentReader, SourceFilter
 from tiersnap.snapshot.tables.schemas import PRODUCER_DELTAS, RECORD_BATCHES
 
 pytestmark = pytest.mark.spark
@@ -45,7 +45,7 @@ def test_every_batch_of_the_log_is_a_row_with_the_readable_decoders_values(batch
 
 
 def reader(path: Path, *, task_bytes: int, **options: str) -> KafkaSegmentReader:
-    return KafkaSegmentReader(str(path), Selection.of(options), check_crc=True, task_bytes=task_bytes)
+    return KafkaSegmentReader(str(path), SourceFilter.of(options), check_crc=True, task_bytes=task_bytes)
 
 
 def test_only_segments_that_can_hold_the_selected_offsets_are_opened() -> None:
@@ -216,8 +216,8 @@ def test_a_damaged_segment_fails_the_query_unless_told_to_stop_there(
     with pytest.raises(ValueError, match=r"BAD_CRC: .*00634\.log at byte .*onDamage"):
         rows_of(reader(damaged, task_bytes=1 << 30, topic="tv2"))
     options = {"check_crc": True, "task_bytes": 1 << 30}
-    whole = rows_of(KafkaSegmentReader(str(LOGS), Selection.of({"topic": "tv2"}), **options))
-    left = rows_of(KafkaSegmentReader(str(damaged), Selection.of({"topic": "tv2"}), **options, stops_at_damage=True))
+    whole = rows_of(KafkaSegmentReader(str(LOGS), SourceFilter.of({"topic": "tv2"}), **options))
+    left = rows_of(KafkaSegmentReader(str(damaged), SourceFilter.of({"topic": "tv2"}), **options, stops_at_damage=True))
     lost = len(read_segment((LOGS / "tv2-0" / f"{634:020d}.log").read_bytes(), 633).rows()) - 2
     assert whole - left == lost
     assert "BAD_CRC" in caplog.text
