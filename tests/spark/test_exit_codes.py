@@ -1,12 +1,13 @@
-"""With real Spark, commands end in the situations of docs/exit-codes.md as the page says.
+"""What real Spark finds in the situations of docs/exit-codes.md is what the commands of hosts find, or the page says.
 
-All hosts are sources of one call. Left out are situations that end before Spark starts (tests/unit/test_exit_codes.py
+All hosts are sources of one run. Left out are situations that end before Spark starts (tests/unit/test_exit_codes.py
 calls that code itself), and one that needs a process for which the modes of files count.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.reference.command import tiersnap
+from tests.reference.command import Ran, tiersnap
 from tests.reference.situations import SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit.test_exit_codes import told_code
 from tiersnap.snapshot.exactly_once.models.audit_rules import Harm
@@ -23,6 +24,8 @@ from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
 pytestmark = pytest.mark.spark
 
 WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks"}
+TOPICS = ("--topic", "topic-.*|orders|hanging")
+"""Not the topics that all of them have."""
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,38 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Site]]
         yield found
 
 
+@pytest.fixture(scope="module")
+def remote(sites: dict[str, Site], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all of them have in remote storage."""
+    place = tmp_path_factory.mktemp("remote")
+    for site in sites.values():
+        shutil.copytree(site.remote, place, dirs_exist_ok=True)
+    return place
+
+
 def sources(sites: dict[str, Site]) -> list[str | Path]:
     return [word for site in sites.values() for log_dir in site.log_dirs for word in ("--source", log_dir)]
+
+
+def findings_of(ran: Ran) -> set[tuple[str, str]]:
+    """Kinds and paths."""
+    return {(each["kind"], each["path"]) for each in json.loads(ran.out)["result"]["findings"]}
+
+
+@pytest.mark.parametrize("flags", [(), ("--apply",)], ids=["plan", "apply"])
+def test_run_finds_and_judges_of_each_host_what_tier_does(
+    flags: tuple[str, ...], spark: SparkSession, sites: dict[str, Site], remote: Path, tmp_path: Path
+) -> None:
+    hosts = [tiersnap("tier", *site.log_dirs, "--remote", site.remote, *flags) for site in sites.values()]
+    rows = [row for host in hosts for row in host.rows if row["segments"] and not row["partition"].startswith("__")]
+    place = ("--warehouse", tmp_path / "tables")
+    ran = tiersnap("run", *sources(sites), "--remote", remote, *place, "--report", tmp_path / "page", *TOPICS, *flags)
+    told = {
+        (row["log_dir"], row["name"]): {name: total["segments"] for name, total in row["verdicts"].items()}
+        for row in tiersnap("report", *place).rows
+    }
+    assert told == {(row["log_dir"], row["partition"]): row["verdicts"] for row in rows}
+    assert findings_of(ran) == set().union(*map(findings_of, hosts))
 
 
 @pytest.mark.parametrize("column", ["decode", "decode -a", "audit"])

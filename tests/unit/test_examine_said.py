@@ -11,6 +11,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
 from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
+from tiersnap.snapshot.replay.partition_replay import may_be_stored
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +45,14 @@ def test_one_epoch_below_the_end_of_a_segment_is_enough() -> None:
     assert has_leader_epoch([(1, 20)], None)
     assert not has_leader_epoch([], 20)
     assert not has_leader_epoch(None, None)
+
+
+def test_may_be_stored_is_true_up_to_the_high_watermark_alone(tmp_path: Path) -> None:
+    write_small_log(tmp_path)
+    partition = examined(tmp_path).partition
+    told = [may_be_stored(replace(partition, high_watermark=10), offset) for offset in (9, 10, 11)]
+    assert told == [True, True, False]
+    assert not may_be_stored(replace(partition, high_watermark=None), 0)
 
 
 def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tmp_path: Path) -> None:

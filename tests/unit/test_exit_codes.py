@@ -45,7 +45,7 @@ this page. 0 is fine, 2 usage or configuration, 3 transient, 4 refused until a p
 storage, *-a* with `--apply`. `doctor` reads names and small files, `transactions list` the partitions of
 `__transaction_state`, and `collect` ships what it reads for `run` to judge; the plan of `decode` reads no segment.
 `run`, `decode` and `audit` stand here without Spark: what they refuse before Spark starts, and what they make of the
-findings and verdicts of the same host. `tests/spark/test_exit_codes.py` holds what Spark makes of the same hosts.
+findings and verdicts of the same host. `tests/spark/test_exit_codes.py` holds that Spark finds the same.
 
 """
 Words = Callable[[Site], list[str | Path]]

@@ -28,6 +28,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
 )
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
+from tiersnap.snapshot.exactly_once.simulate.next_writes import next_writes
 from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
@@ -35,12 +36,14 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,
     cached_by_broker,
+    data_batches,
     entry_batches,
     newest_batches,
 )
 from tiersnap.snapshot.exactly_once.simulate.summary import Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -350,6 +353,67 @@ def test_a_broker_caches_the_batches_since_the_epoch_last_changed(batches, cache
     assert cached_by_broker(state).tolist() == cached
 
 
+@pytest.mark.parametrize(("entries", "batches"), [((), [(1, 0, 5)]), (((1, 2, 9, 9, 0),), [])])
+def test_cached_by_broker_is_false_without_entries_or_batches(entries, batches):
+    state = ReplicaState(entries_of(*entries), batches_of(*batches))
+    assert cached_by_broker(state).tolist() == [False] * len(batches)
+
+
+def test_entry_batches_knows_a_transaction_from_offset_0():
+    found = entry_batches(np.array([(1, 0, 0, 0, 0, NOW, -1, 0)], ENTRY_DTYPE))
+    assert found["is_transactional"].tolist() == [True]
+
+
+def test_data_batches_leaves_out_markers_and_what_has_no_producer():
+    rows = np.zeros(4, RECORD_BATCH_DTYPE)
+    rows["producer_id"], rows["base_sequence"] = [7, 7, -1, 7], [3, 3, 3, -1]
+    rows["attributes"], rows["batch_length"] = [0, 32, 0, 0], 58
+    found = data_batches(rows)
+    assert found["first_sequence"].tolist() == [3]
+    assert found["size_bytes"].tolist() == [70]
+
+
+def test_next_writes_of_a_zombie_are_of_the_epoch_before():
+    state = ReplicaState(entries_of((1, 5, 9, 9, 0)), batches_of((1, 5, 9)))
+    (zombie,) = (each for each in next_writes(state) if each.write is Write.ZOMBIE_EPOCH)
+    assert zombie.batch[["producer_epoch", "first_offset", "last_offset"]].tolist() == [(4, -1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("write", "leader", "replica", "doubles"),
+    [
+        (Write.RETRY_OF_LAST, AGAIN, ACCEPT, True),
+        (Write.RETRY_OF_LAST, ACCEPT, ACCEPT, False),
+        (Write.RETRY_OF_LAST, AGAIN, AGAIN, False),
+        (Write.NEXT, REFUSED, ACCEPT, False),
+    ],
+)
+def test_write_class_doubles_only_a_retry_that_the_leader_would_not_append(write, leader, replica, doubles):
+    assert write_class(write, leader, replica).doubles(BROKER_ERAS[-1]) is doubles
+
+
+@pytest.mark.parametrize(("coordinator_epoch", "first_offset", "told"), [(0, -1, True), (-1, 0, True), (-1, -1, False)])
+def test_what_if_takes_a_producer_with_a_marker_or_transaction_for_one(coordinator_epoch, first_offset, told):
+    entries = np.array([(1, 0, 3, 9, 0, NOW, coordinator_epoch, first_offset)], ENTRY_DTYPE)
+    state = ReplicaState(entries, batches_of())
+    classes = what_if(state, state, BROKER_ERAS[-1:], Circumstances())
+    assert {each.is_transactional for each in classes} == {told}
+
+
+def test_outcomes_add_up_equal_classes_and_tell_a_gap_from_what_follows():
+    given = Circumstances()
+
+    def told(*classes: WriteClass) -> dict[str, int]:
+        rows = outcomes(classes, [1, 2, 3], BROKER_ERAS[-1:], CLIENT_ERAS[-1:], given)
+        return {str(row.reaction): row.writes for row in rows}
+
+    following = [write_class(Write.NEXT, ACCEPT, REFUSED, count=count) for count in (2, 3)]
+    gap = write_class(Write.AFTER_GAP, REFUSED, REFUSED)
+    assert list(told(*following).values()) == [5]
+    assert told(*following).keys().isdisjoint(told(gap))
+    assert "retry" in told(gap)
+
+
 def test_the_newest_five_batches_of_each_producer_are_kept():
     seven = [(1, 0, at) for at in range(7)]
     kept = newest_batches(batches_of(*seven[:4], (2, 0, 3)), batches_of(*seven[4:]))
@@ -371,21 +435,22 @@ class Life:
 
 
 def random_log(seed: int, folder: Path) -> tuple[dict[int, Life], int]:
-    """A log of a few producers: these, and a segment's base offset."""
+    """A log of a few producers, or of many, which share classes: these, and a segment's base offset."""
     rng = random.Random(seed)
+    producers = 6 if seed % 20 else 80
     lives: dict[int, Life] = {}
     segments: dict[int, list[bytes]] = {0: []}
     offset, bases = 0, [0]
-    for _ in range(rng.randint(1, 40)):
+    for _ in range(rng.randint(1, 40) if producers == 6 else 400):
         if segments[bases[-1]] and rng.random() < 0.1:
             bases.append(offset)
             segments[offset] = []
-        producer_id = rng.randint(1, 6)
+        producer_id = rng.randint(1, producers)
         if producer_id not in lives:
             start = rng.choice([0, 0, 3, LARGEST_SEQUENCE - 2])
             lives[producer_id] = Life(rng.choice([0, 2, 32766]), start)
         life = lives[producer_id]
-        transactional = producer_id > 3
+        transactional = producer_id > producers // 2
         count = rng.randint(1, 4)
         if transactional and life.words and rng.random() < 0.3:
             life.epoch = min(life.epoch + rng.choice([0, 1]), 32767)
