@@ -69,7 +69,8 @@ def _timestamp(text: str) -> datetime:
             moment = parse(text)
             if moment.tzinfo is not None:
                 return moment
-    return parse_timestamp(text)
+    found: datetime = parse_timestamp(text)
+    return found
 
 
 def _send_at_once(params: dict[str, Any], **_: object) -> None:
