@@ -21,6 +21,7 @@ _TRUST, _CARRY = "snapshot/replay/trust.py", "snapshot/replay/partition_state.py
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
 _EPOCHS = "remote_storage/metadata/leader_epochs.py"
 _ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
+_AHEAD = "remote_storage/upload/ahead.py"
 _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_state.py"
 
 DANGERS = (
@@ -106,6 +107,7 @@ DANGERS = (
     Danger(_ATOMIC, "what could not be put in place stays", "temporary.unlink(missing_ok=True)", "pass"),
     Danger(_FILES, "the highest is not durable before the next", "in {0, len(offsets) - 1}", "== len(offsets) - 1"),
     Danger(_FILES, "the names are not durable", "in {0, len(offsets) - 1}", "== 0"),
+    Danger(_AHEAD, "what was begun is not undone", "each.callback(begun.give_up)", "pass"),
     Danger(_FILES, "the lowest first", "reverse=True", "reverse=False"),
     Danger(_FILES, "what was staged stays after an error", "self._staging.__exit__()", "pass"),
 )

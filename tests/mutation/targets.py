@@ -181,6 +181,7 @@ TARGETS = (
     Target("snapshot/formats/records_crc.py", ("test_records_crc.py",)),
     Target("snapshot/formats/crc32c.py", ("test_records_crc.py",)),
     Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),
+    Target("remote_storage/upload/ahead.py", ("test_tier_ahead.py",)),
     Target("remote_storage/stored/deletion_record.py", ("test_expire.py",)),
     Target("remote_storage/retire/unfinished_uploads.py", ("test_orphans.py",)),
     Target("remote_storage/cluster/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
