@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
 from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
-from tiersnap.snapshot.replay.partition_replay import may_be_stored
+from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored
+from tiersnap.snapshot.replay.partition_state import CopyState, StartState
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +56,26 @@ def test_may_be_stored_is_true_up_to_the_high_watermark_alone(tmp_path: Path) ->
     told = [may_be_stored(replace(partition, high_watermark=10), offset) for offset in (9, 10, 11)]
     assert told == [True, True, False]
     assert not may_be_stored(replace(partition, high_watermark=None), 0)
+
+
+def test_is_unasked_is_true_where_nothing_is_known_of_a_beginning(tmp_path: Path) -> None:
+    write_small_log(tmp_path)
+    partition = examined(tmp_path).partition
+    nobody = np.empty(0, DELTA_DTYPE)
+    start = StartState(5, nobody, 0, has_adopted=False)
+    copy = CopyState(5, nobody, lambda _: True)
+    begins = Beginning(is_continued=True)
+    assert begins.is_unasked(partition)
+    for known in ({"start": start}, {"copy": copy}, {"why": "away"}, {"is_continued": False}):
+        assert not replace(begins, **known).is_unasked(partition)
+
+
+def test_replay_watches_a_transaction_that_is_open_from_offset_0(tmp_path: Path) -> None:
+    write_small_log(tmp_path)
+    replay = Replay(examined(tmp_path).partition, Beginning())
+    for first, told in ((0, 0), (7, 7), (-1, None)):
+        replay.watch(first)
+        assert replay.unstable_from == told
 
 
 def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tmp_path: Path) -> None:

@@ -135,10 +135,11 @@ def test_repair_starts_nothing_until_remote_storage_is_asked(churn: PoisonedTier
 
 
 def test_scan_and_doctor_name_the_command_that_compares(churn: PoisonedTier) -> None:
-    command = f"tiersnap verify {churn.logs} --remote s3://bucket/prefix"
-    assert_said(tiersnap("scan", churn.logs, *NOW), 0, "not compared", command)
+    command, remote = f"tiersnap verify {churn.logs}", "--remote s3://bucket/prefix"
+    now = "--now 2026-11-21T12:45:00+00:00"
+    assert_said(tiersnap("scan", churn.logs, *NOW), 0, "not compared", f"{command} {now} {remote}")
     ran = tiersnap("doctor", churn.logs)
-    assert any(line.startswith(command) for line in json.loads(ran.out)["result"]["next"])
+    assert any(line.startswith(f"{command} {remote}") for line in json.loads(ran.out)["result"]["next"])
 
 
 def test_scan_and_doctor_say_that_another_place_holds_nothing_of_the_log(churn: PoisonedTier, tmp_path: Path) -> None:
