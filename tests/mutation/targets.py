@@ -176,6 +176,8 @@ TARGETS = (
             "test_trust_moved_start.py",
             "exactly_once/test_idle_tiered_log.py",
             "test_replay_starts.py",
+            "test_lost_segment.py",
+            "test_poisoned_tier.py",
         ),
     ),
     Target("snapshot/formats/records_crc.py", ("test_records_crc.py",)),
