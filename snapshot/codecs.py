@@ -1,4 +1,4 @@
-"""Dataclasses as rows of tables, and back: the edge between typed objects and Arrow.
+"""Dataclasses as rows of tables, and back: the edge between typed objects and Arrow; decoders of JSON.
 
 A row is a dict of columns, as pyarrow takes and gives it. Arrays of producer deltas are in no row and never pass
 through a codec (tables.deltas).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +17,20 @@ import msgspec
 Row = dict[str, Any]
 T = TypeVar("T")
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_LEARNING = Lock()
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Return the decoder of a type, always the same one.
+
+    msgspec learns a type, and those inside it, when it first meets it. Threads that let it do so at once crash the
+    process (seen with msgspec 0.22), so one at a time may.
+    """
+    with _LEARNING:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        return _DECODERS[kind]
 
 
 class RowCodec(Generic[T]):
@@ -37,8 +52,7 @@ class RowCodec(Generic[T]):
             without: fields that no column holds.
         """
         names = (each.name for each in fields(kind) if each.name not in without)  # type: ignore[arg-type]
-        # msgspec learns a type when it first meets it; two threads that let it do so at once crash the process.
-        msgspec.json.Decoder(kind)
+        decoder(kind)  # so that msgspec has learned it
         self._kind = kind
         self._columns = tuple((name, columns.get(name, name), pairs.get(name)) for name in names)
 

@@ -25,6 +25,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.formats.compression import first_bytes
 from tiersnap.snapshot.units import count_of
 
@@ -91,6 +92,10 @@ class _FixedChunks(_Chunks, tag="fixed"):
 
 class _VariableChunks(_Chunks, tag="variable"):
     transformed_chunks: str
+
+
+for _form in (_FixedChunks, _VariableChunks):
+    decoder(_form)  # so that msgspec has learned it
 
 
 def decode(found: object) -> ChunkIndex:

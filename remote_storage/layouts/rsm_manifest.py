@@ -32,6 +32,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
 )
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
+from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -191,7 +192,7 @@ def decode(data: bytes, *, name: str) -> RsmManifest:
 def _read(data: bytes) -> RsmManifest:
     if len(data) > MANIFEST_BYTES:
         raise ValueError(f"{human_bytes(len(data))}, and none has more than {MANIFEST_BYTES} bytes")
-    found = msgspec.json.decode(data, type=_Manifest)
+    found = decoder(_Manifest).decode(data)
     is_encrypted = bytes(found.encryption) != b"null"
     chunks = chunk_index.decode(found.chunk_index)
     if not (found.compression or is_encrypted) and chunks.object_size != chunks.file_size:

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 from tiersnap.snapshot.units import human_bytes
 
@@ -65,9 +66,9 @@ def decode(data: bytes, kind: type[T], *, name: str, what: str, limit: int, hint
     try:
         if len(data) > limit:
             raise ValueError(f"{human_bytes(len(data))}, and none of its kind has more than {limit} bytes")  # noqa: TRY301
-        version = msgspec.json.decode(data, type=_Versioned).version
+        version = decoder(_Versioned).decode(data).version
         if version == 1:
-            return msgspec.json.decode(data, type=kind)
+            return decoder(kind).decode(data)
         if version < 1:
             raise ValueError(f"version {version}")  # noqa: TRY301
     except (ValueError, RecursionError) as error:

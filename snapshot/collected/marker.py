@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.log_dir import split_folder_name
@@ -74,10 +75,10 @@ class Marker:
             CorruptDataError: it is no such file.
         """
         try:
-            version = msgspec.json.decode(data, type=_Version).version
+            version = decoder(_Version).decode(data).version
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            found = msgspec.json.decode(data, type=_Stored)
+            found = decoder(_Stored).decode(data)
         except (ValueError, RecursionError) as error:
             raise _corrupt(name, str(error)[:200]) from error
         if version != VERSION or not all(map(split_folder_name, (*found.partitions, *found.absent))):

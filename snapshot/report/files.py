@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER
 from tiersnap.snapshot.report.model import Count, PagePartition, Report, ReportHead, TopicReport
@@ -52,7 +53,7 @@ def read_json(text: bytes, kind: type[T], name: str) -> T:
         ValueError: it is not of this version's form; `name` says of what kind it should be.
     """
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decoder(kind).decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"no {name}: {error}"[:_MOST_SHOWN]) from error
 
