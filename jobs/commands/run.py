@@ -287,7 +287,8 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
-        output.talk("nothing to do: no object was written and no Delta version committed")
+        what = "no object was written and no Delta version committed"
+        output.talk(what if exit_code(outcome, settings) else f"nothing to do: {what}")
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome) -> None:

@@ -264,4 +264,4 @@ def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_tiered and not info.snapshots_written:
-        output.talk("no object was written" if done.errors else "nothing to do: no object was written")
+        output.talk("no object was written" if done.exit_code(apply=True) else "nothing to do: no object was written")
