@@ -225,12 +225,6 @@ def gone_partitions(
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
     if topics is not None:
         missing = missing.mapInArrow(matching(topics), schemas.ANSWERED)
-    values = {"kind": f"'{FactKind.GONE}'", "offset": "0", "part": "0", "run": str(run)}
-    return missing.selectExpr(
-        *PARTITION_KEY,
-        *(
-            f"cast({values.get(field.name, 'null')} as {field.dataType.simpleString()}) as {field.name}"
-            for field in schemas.PARTITIONS
-            if field.name not in PARTITION_KEY
-        ),
-    )
+    key = {name: name for name in PARTITION_KEY}
+    values = key | {"kind": f"'{FactKind.GONE}'", "offset": "0", "part": "0", "run": str(run)}
+    return missing.selectExpr(*schemas.columns_of(schemas.PARTITIONS, values))

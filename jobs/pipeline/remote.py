@@ -32,13 +32,9 @@ def current(remote_log_segments: DataFrame) -> DataFrame:
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
     """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
     rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
-    values = {"bytes": 0, "run": run, **dict.fromkeys(("error", *RECORDED), "null")}
-    return rows.selectExpr(
-        *(
-            f"cast({values.get(field.name, field.name)} as {field.dataType.simpleString()}) as {field.name}"
-            for field in schemas.REMOTE_LOG_SEGMENTS
-        )
-    )
+    names = schemas.REMOTE_LOG_SEGMENTS.names
+    values = {name: name for name in names if name not in ("error", *RECORDED)} | {"bytes": 0, "run": run}
+    return rows.selectExpr(*schemas.columns_of(schemas.REMOTE_LOG_SEGMENTS, values))
 
 
 def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:

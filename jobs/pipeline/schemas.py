@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -17,6 +19,13 @@ def of_arrow(schema: pa.Schema) -> StructType:
     """The Spark schema of an Arrow one."""
     found: StructType = from_arrow_schema(schema)
     return found
+
+
+def columns_of(schema: StructType, values: Mapping[str, object]) -> list[str]:
+    """Return SQL of the columns of a schema, in its order; `values` is SQL by name, and other columns are null."""
+    return [
+        f"cast({values.get(each.name, 'null')} as {each.dataType.simpleString()}) as {each.name}" for each in schema
+    ]
 
 
 LISTED = of_arrow(LISTED_ARROW)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.readiness.verdict import SEVERITY
 from tiersnap.snapshot.report.aggregate import (
     PARTITION_CODES,
     RECENT_MS,
     SEGMENT_COLUMNS,
     SNAPSHOT_KEY,
     Codes,
+    labels_of,
     of_partials,
     of_partitions,
+    ranks_of,
 )
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
@@ -90,16 +90,13 @@ def to_report(
 
 def _segments(runs: pa.Table, held: Codes) -> pa.Table:
     """Rows of `verdict_runs` -> SEGMENT_COLUMNS."""
-    labels = pc.binary_join_element_wise(runs["snapshot"], runs["snapshot_provenance"], " ", null_handling="skip")
     of_segments = {"base_offset": "first_offset", "next_base_offset": "end_offset", "size_bytes": "bytes"}
     columns = {name: runs[of_segments.get(name, name)] for name in SEGMENT_COLUMNS if name != "held"}
-    return pa.table({**columns, "held": held.encode(labels)}).select(SEGMENT_COLUMNS)
+    return pa.table({**columns, "held": held.encode(labels_of(runs))}).select(SEGMENT_COLUMNS)
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
     """Names as codes and verdicts as ranks, as `aggregate` has them."""
-    names = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
-    ranks = pc.index_in(table["verdict"].cast(pa.string()), names).cast(pa.int8())
-    columns = {name: table[name] for name in table.column_names}
-    columns |= {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"]), "verdict": ranks}
+    codes = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
+    columns = {name: table[name] for name in table.column_names} | codes | {"verdict": ranks_of(table["verdict"])}
     return pa.table(columns).select([*PARTITION_CODES, *(name for name in columns if name not in PARTITION_CODES)])

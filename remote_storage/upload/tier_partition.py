@@ -69,10 +69,13 @@ def tier_partition(
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
         return
-    uncovered = [each for each in planned if not is_covered(each, inventory)]
+    # Once: each look passes over all segments of the inventory.
+    covered = {each.base_offset for each in planned if is_covered(each, inventory)}
+    uncovered = [each for each in planned if each.base_offset not in covered]
     with closing(Ahead(job, uncovered, inventory)) as ahead:
         for segment in planned:
-            for event in _tier(job, segment, inventory, ahead):
+            there = inventory if segment.base_offset in covered else None
+            for event in _tier(job, segment, there, ahead):
                 yield event
                 if event.error is not None:
                     return
@@ -87,10 +90,10 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
         )
 
 
-def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory, ahead: Ahead) -> Iterator[CopyEvent]:
-    """Events of one segment."""
+def _tier(job: TierJob, segment: PlannedSegment, there: RemoteInventory | None, ahead: Ahead) -> Iterator[CopyEvent]:
+    """Events of one segment; `there` is the inventory that covers it, if one does."""
     try:
-        event = event_of_covered(job, segment, inventory) if is_covered(segment, inventory) else None
+        event = None if there is None else event_of_covered(job, segment, there)
     except TiersnapError as error:
         event = job.event(segment, error=error)
     if event is not None:

@@ -164,8 +164,18 @@ class Codes:
         return code
 
 
+def ranks_of(verdicts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the verdicts' ranks in SEVERITY, int8; null for an unknown one."""
+    return pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())
+
+
+def labels_of(table: pa.Table) -> pa.ChunkedArray:
+    """Return the texts that `held` numbers: `snapshot` and, behind a space, `snapshot_provenance` if it has one."""
+    return pc.binary_join_element_wise(table["snapshot"], table["snapshot_provenance"], " ", null_handling="skip")
+
+
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: int) -> pa.Table:
-    verdict = pc.index_in(table["verdict"], _VERDICTS)
+    verdict = ranks_of(table["verdict"])
     if verdict.null_count:
         names = ", ".join(pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist())
         raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
@@ -173,11 +183,10 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
     # A segment without dated records says -1, which would be the oldest of all.
     dated = pc.if_else(pc.less(timestamps, 0), pa.scalar(None, pa.int64()), timestamps)
     coded = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
-    for name, column in {**coded, "verdict": verdict.cast(pa.int8())}.items():
+    for name, column in {**coded, "verdict": verdict}.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
     table = table.append_column("segments", pa.array(np.ones(table.num_rows, np.int64)))
-    labels = pc.binary_join_element_wise(table["snapshot"], table["snapshot_provenance"], " ", null_handling="skip")
-    table = table.append_column("held", held.encode(labels))
+    table = table.append_column("held", held.encode(labels_of(table)))
     is_recent = pc.and_kleene(pc.greater(dated, now - RECENT_MS), pc.less_equal(dated, now))
     recent = pc.if_else(pc.fill_null(is_recent, False), table["size_bytes"], 0)
     return table.append_column("dated", dated).append_column("recent", recent)
