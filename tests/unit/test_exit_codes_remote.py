@@ -17,11 +17,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """
 ## Remote storage and a cluster
 
-How commands over remote storage end (`tests/unit/test_exit_codes_remote.py`, over a cluster and a store in memory). A
-cluster has the topic `orders`, of which a broker has uploaded one segment and `tier` two; but for *stuck*, copying is
-off. *-b* is with `--bootstrap-server`, which all have but `install` and `restore fetch`. `restore` writes to an empty
-log directory, `install` to one that lacks a snapshot, `mend` takes what is missing from a directory that has it all,
-and `expire` is told `--unmanaged`. `doctor --remote` asks what the store can do, and looks at no segment without *-b*.
+A cluster and a store in memory show how commands over remote storage end (`tests/unit/test_exit_codes_remote.py`).
+The cluster has the topic `orders`: a broker uploaded one segment of it, and `tier` two. Copying is disabled, but for
+*stuck* and *copying on*. *-b* is with `--bootstrap-server`; only `install` and `restore fetch` do not have it.
+`restore` writes to an empty log directory, and `install` to one that lacks a snapshot. `mend` takes missing objects
+from a directory that has them all. `expire` gets `--unmanaged`. `doctor --remote` without *-b* probes the store and
+looks at no segment.
 
 """
 _CLUSTER = ("--bootstrap-server", "model:9092")
