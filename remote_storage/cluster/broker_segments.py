@@ -147,7 +147,7 @@ def _is_claimed(store: ObjectStore, segment: RemoteLogSegmentMetadata) -> bool:
     except CorruptDataError as error:
         _log.debug("left out, its claim cannot be read: %s: %s", claimed, error.message)
         return True
-    return claim is not None and claim.names(segment.id.segment_id)
+    return claim is not None and segment.id.segment_id in claim.segment_ids
 
 
 def _is_finished(cache: MetadataCache, segment: RemoteLogSegmentMetadata) -> bool:

@@ -111,7 +111,7 @@ def _claim_naming(
         if segment.base_offset == key.offset:
             with suppress(CorruptDataError):
                 claim = read_claim(store, keys, segment)
-                if claim is not None and claim.names(key.segment_id):
+                if claim is not None and key.segment_id in claim.segment_ids:
                     return claim
     return None
 

@@ -31,9 +31,9 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claim
+from tiersnap.remote_storage.stored.claims import claim, finish, reopen
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 
@@ -154,14 +154,17 @@ def test_look_for_is_silent_without_segments(store):
     assert look_for([], store, [AIVEN], lambda _: True)[1].evidence(AIVEN, store.uri).outcome is SILENT
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, damaged):
+@pytest.mark.parametrize("state", ["claimed", "replaced", "damaged"])
+def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state):
     newest = tiered[0]
     claimed = ClaimedSegment(PARTITION, newest.start_offset, 0)
-    if damaged:
+    if state == "damaged":
         store.put_if_absent(ObjectKeys().claim(PARTITION, newest.start_offset, 0), b"{")
     else:
-        claim(store, ObjectKeys(), claimed, Attempt(newest.id.segment_id, "run-1"))
+        held = claim(store, ObjectKeys(), claimed, Attempt(newest.id.segment_id, "run-1"))
+        if state == "replaced":
+            longer = Attempt(new_segment_id(), "run-2")
+            reopen(store, ObjectKeys(), finish(store, ObjectKeys(), held), longer, is_whole=True)
     assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[1]
 
 
