@@ -28,6 +28,7 @@ class PartitionObjects:
         snapshots: objects by exclusive end offset.
         manifests: objects of snapshot manifests, by run id.
         expire: the object that says what `expire` is deleting.
+        known_manifests: the object that says what was read.
         cluster: the object that says whose partition this is.
         cluster_id: what it says; None where there is none that can be read.
     """
@@ -38,6 +39,7 @@ class PartitionObjects:
     snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)
     manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)
     expire: ObjectInfo | None = None
+    known_manifests: ObjectInfo | None = None
     cluster: ObjectInfo | None = None
     cluster_id: str | None = None
 
@@ -87,7 +89,7 @@ def list_partition_objects(store: ObjectStore, keys: ObjectKeys, partition: Topi
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}
-    expire = cluster = None
+    expire = known = cluster = None
     for info in listed:
         key = keys.recognise(info.key)
         if key is None:
@@ -100,10 +102,14 @@ def list_partition_objects(store: ObjectStore, keys: ObjectKeys, partition: Topi
             manifests[key.run_id] = info
         elif key.kind is KeyKind.EXPIRE:
             expire = info
+        elif key.kind is KeyKind.MANIFESTS:
+            known = info
         elif key.kind is KeyKind.CLUSTER:
             cluster = info
     cluster_id = None if cluster is None else _cluster_id(store, keys, partition)
-    return PartitionObjects(partition, tuple(attempts), claims, snapshots, manifests, expire, cluster, cluster_id)
+    return PartitionObjects(
+        partition, tuple(attempts), claims, snapshots, manifests, expire, known, cluster, cluster_id
+    )
 
 
 def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:

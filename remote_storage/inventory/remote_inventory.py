@@ -2,18 +2,19 @@
 
 These are facts; snapshot.readiness.coverage says which segments count for a log. It takes at most two listings, the
 deletion record if one is listed, and a manifest for each segment, newest first; none for segments wholly below the log
-that is asked for. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
-and those that were last written at another time than right behind their segment.
+that is asked for, and few of those that KnownManifests has. Few claims are read: that of the newest segment, since each
+is finished before the next is claimed, and those that were last written at another time than right behind theirs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -85,6 +86,7 @@ def list_remote_partition(
     local: bool,
     local_start: int = 0,
     since: int | None = None,
+    known: KnownManifests | None = None,
 ) -> RemoteInventory:
     """List the remote inventory of a partition, without segments that `tiersnap expire` has begun to delete.
 
@@ -92,6 +94,7 @@ def list_remote_partition(
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         local_start: base offset of the first local segment; of segments that end there or below few are looked into.
         since: ms; of those, all are looked into that may have a record as late as that.
+        known: manifests of the partition that were read before; they are taken from the store where nobody gives them.
 
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
@@ -100,9 +103,12 @@ def list_remote_partition(
     record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
     going = {each.segment_id for each in record.deleting}
     listed = [each for each in list_segments(store, keys, partition, local=local) if each.segment_id not in going]
-    found, incomplete = _read(store, [each for each in listed if not each.missing], local_start, since)
+    known = known or KnownManifests(store, keys, partition)
+    known.listed = frozenset(each.segment_id for each in listed)
+    read = partial(read_segment, store, known=known)
+    found, incomplete = _read(read, [each for each in listed if not each.missing], local_start, since)
     # What lacks an object needs no request.
-    lacking = (read_segment(store, each) for each in listed if each.missing)
+    lacking = (read(each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
     claims = _Claims(store, keys, frozenset(changed))
     claims.read_for(found, incomplete, changed)
@@ -142,12 +148,15 @@ def _alone(
 
 
 def _read(
-    store: ObjectStore, listed: Sequence[SegmentObjects], local_start: int, since: int | None
+    read: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
+    listed: Sequence[SegmentObjects],
+    local_start: int,
+    since: int | None,
 ) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
     """Look into attempts that have all their objects, newest first, until they lie below the log."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
-    for found in in_waves(partial(read_segment, store), listed[::-1]):
+    for found in in_waves(read, listed[::-1]):
         incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
         complete = [each for each in found if isinstance(each, RemoteSegment)]
         segments += complete

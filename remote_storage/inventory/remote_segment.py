@@ -14,8 +14,8 @@ from tiersnap.remote_storage.errors import (
     InvalidKeyError,
     ObjectNotFoundError,
 )
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -30,7 +30,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, get_small, read_decoded
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
@@ -167,22 +167,26 @@ class IncompleteSegment:
         return self.claim is None and not self.is_visible
 
 
-def read_segment(store: ObjectStore, objects: SegmentObjects) -> RemoteSegment | IncompleteSegment:
+def read_segment(
+    store: ObjectStore, objects: SegmentObjects, known: KnownManifests | None = None
+) -> RemoteSegment | IncompleteSegment:
     """Return the remote segment that listed objects are, or why they are none.
 
-    One request, for LocalTieredStorage three; none where a mandatory object is missing.
+    One request, none if its manifest is known, for LocalTieredStorage three; none where a mandatory object is missing.
     """
     try:
         _check_all_there(objects)
-        return (_local_segment if objects.is_local else _aiven_segment)(store, objects)
+        if objects.is_local:
+            return _local_segment(store, objects)
+        return _aiven_segment(objects, known or KnownManifests(store, _KEYS, objects.partition))
     except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
         return IncompleteSegment(objects.segment_id, objects.start_offset, error.message, objects)
 
 
-def _aiven_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment:
+def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegment:
     objects = attempt.objects
-    key = objects[KeyKind.RSM_MANIFEST].key
-    manifest = read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)
+    listed = objects[KeyKind.RSM_MANIFEST]
+    manifest = known.read(attempt.segment_id, listed)
     for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
         if objects[kind].size != size:
             raise CorruptDataError(
@@ -191,7 +195,9 @@ def _aiven_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     metadata = manifest.metadata
     expected = _segment_id(attempt.partition, attempt.segment_id)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
-        raise CorruptDataError(f"{store.uri}{key}: tells of {metadata.id} from offset {metadata.start_offset}")
+        raise CorruptDataError(
+            f"{known.store.uri}{listed.key}: tells of {metadata.id} from offset {metadata.start_offset}"
+        )
     chunks = manifest.chunks if manifest.is_compressed else None
     return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
 

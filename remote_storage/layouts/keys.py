@@ -22,15 +22,18 @@ Producer snapshots and what a run says of them, which no plugin knows:
     tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims, by which attempts at one segment know of each other, what `expire` is deleting of a partition, what `unblock`
-has to put back in a topic's settings, and what asks a store whether it keeps its conditions:
+Claims, by which attempts at one segment know of each other, what `expire` is deleting of a partition, its manifests as
+they were read, what `unblock` has to put back in a topic's settings, and what asks a store whether it keeps its
+conditions:
 
     <prefix>claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     <prefix>claims/<topic>-<topic id>/<partition>/expire.json
+    <prefix>claims/<topic>-<topic id>/<partition>/manifests.json
     <prefix>claims/<topic>-<topic id>/unblock.json
     <prefix>claims/probe-<32 hex digits>
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/expire.json
+    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
 Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
@@ -86,6 +89,7 @@ class KeyKind(StrEnum):
     CLUSTER = "cluster.json"
     CLAIM = "claim .json"
     EXPIRE = "expire.json"
+    MANIFESTS = "manifests.json"
     UNBLOCK = "unblock.json"
 
     @property
@@ -110,7 +114,8 @@ _SNAPSHOT = re.compile(
 
 
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
-_EXPIRE = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/expire\.json")
+_BESIDE_CLAIMS = {kind.suffix: kind for kind in (KeyKind.EXPIRE, KeyKind.MANIFESTS)}
+_BESIDE = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({'|'.join(map(re.escape, _BESIDE_CLAIMS))})")
 _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
 
 
@@ -203,6 +208,10 @@ class ObjectKeys:
         """Key of what `expire` is deleting of a partition; it needs a topic id."""
         return f"{self.partition_claims(partition)}{KeyKind.EXPIRE.suffix}"
 
+    def manifests(self, partition: TopicIdPartition) -> str:
+        """Key of the manifests of a partition as they were read; it needs a topic id."""
+        return f"{self.partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
+
     def unblock(self, topic: str, topic_id: str) -> str:
         """Key of what `unblock` has to put back in the settings of a topic."""
         name = TopicIdPartition(topic, topic_id, 0)
@@ -235,8 +244,8 @@ class ObjectKeys:
             return self.cluster(key.partition)
         if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
             return self.claim(key.partition, key.offset, key.leader_epoch)
-        if key.kind is KeyKind.EXPIRE:
-            return self.expire(key.partition)
+        if key.kind in _BESIDE_CLAIMS.values():
+            return f"{self.partition_claims(key.partition)}{key.kind.suffix}"
         if key.kind is KeyKind.UNBLOCK:
             return self.unblock(key.partition.topic, _id(key.partition))
         if key.offset is None or key.segment_id is None:
@@ -266,8 +275,8 @@ class ObjectKeys:
         elif (match := _CLAIM.fullmatch(path)) and int(match[5]) < 1 << 31:
             partition = TopicIdPartition(match[1], match[2], int(match[3]))
             return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
-        elif match := _EXPIRE.fullmatch(path):
-            return ParsedKey(KeyKind.EXPIRE, TopicIdPartition(match[1], match[2], int(match[3])))
+        elif match := _BESIDE.fullmatch(path):
+            return ParsedKey(_BESIDE_CLAIMS[match[4]], TopicIdPartition(match[1], match[2], int(match[3])))
         elif match := _UNBLOCK.fullmatch(path):
             return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
         elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:

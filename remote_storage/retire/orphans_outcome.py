@@ -13,7 +13,7 @@ from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 
 _log = logging.getLogger(__name__)
 # What tells whose the rest is goes when the rest is gone.
-_LAST = {OrphanKind.CLAIM, OrphanKind.EXPIRE, OrphanKind.CLUSTER}
+_LAST = {OrphanKind.CLAIM, OrphanKind.EXPIRE, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)

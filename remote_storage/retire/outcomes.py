@@ -25,6 +25,7 @@ class OrphanKind(StrEnum):
     MANIFEST = "MANIFEST"
     CLAIM = "CLAIM"
     EXPIRE = "EXPIRE"  # what expire was deleting
+    KNOWN_MANIFESTS = "KNOWN_MANIFESTS"
     CLUSTER = "CLUSTER"
     UNBLOCK = "UNBLOCK"  # what unblock had to put back
     PROBE = "PROBE"

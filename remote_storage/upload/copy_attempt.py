@@ -91,6 +91,8 @@ class CopyAttempt:
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
         except TiersnapError as error:  # the objects are complete; the claim may be unfinished, and the next run looks
             return Ended((started, self._event(None, error)))
+        if job.known is not None and not job.is_local:
+            job.known.add(self.claimed.holder.segment_id, *self.copy.shown)
         done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -53,13 +54,14 @@ class Tierer:
 
 @dataclass(frozen=True, slots=True)
 class TierJob:
-    """One partition to tier: its place in remote storage, and who tiers it."""
+    """One partition to tier: its place in remote storage, what was read there, and who tiers it."""
 
     store: ObjectStore
     layout: Layout
     keys: ObjectKeys
     partition: TopicIdPartition
     tierer: Tierer
+    known: KnownManifests | None = None
 
     @property
     def is_local(self) -> bool:
@@ -69,7 +71,7 @@ class TierJob:
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """What is there of the partition now; `local_start` is the base offset of the first local segment."""
         return list_remote_partition(
-            self.store, self.keys, self.partition, local=self.is_local, local_start=local_start
+            self.store, self.keys, self.partition, local=self.is_local, local_start=local_start, known=self.known
         )
 
     def new_attempt(self) -> Attempt:

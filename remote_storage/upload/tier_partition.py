@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 from tiersnap.remote_storage.errors import CopyInFlightError
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -58,7 +59,8 @@ def tier_partition(
     planned = tuple(segments)
     if not planned:
         return
-    job = TierJob(store, layout, keys, partition, tierer)
+    known = KnownManifests(store, keys, partition)
+    job = TierJob(store, layout, keys, partition, tierer, known)
     try:
         if cluster_id is not None:
             put_cluster_id(store, keys, partition, cluster_id)
@@ -79,6 +81,7 @@ def tier_partition(
                 yield event
                 if event.error is not None:
                     return
+    known.save()
 
 
 def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:

@@ -136,6 +136,11 @@ class SegmentCopy:
         copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in self._sent)
         return CopyResult(tuple(copied), self._rebuilt)
 
+    @property
+    def shown(self) -> tuple[str, bytes]:
+        """ETag and content of the last object, once it is there."""
+        return self._sent[-1][1].etag, self._last[0].content
+
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
         """Delete what was sent if the block raises."""

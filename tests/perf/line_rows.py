@@ -76,10 +76,9 @@ def _first(scale: Scale, work: Path) -> Iterator[Row]:
 
 
 def _again(scale: Scale, work: Path) -> Iterator[Row]:
-    log, bucket = made(tiny(scale)), work / _BUCKET
-    bucket.mkdir()
-    # versitygw serves the files of a directory: the segments need not cross the line first.
-    first = tiersnap("tier", log.path, "--remote", str(bucket / "tier"), "--layout", "aiven", "--apply")
+    log, server = made(tiny(scale)), work / "server"
+    (server / _BUCKET).mkdir(parents=True)
+    first = tiersnap("tier", log.path, "--remote", str(work / "tier"), "--layout", "aiven", "--apply")
     each = first.cpu / (log.segments - 1) * 1000
     yield Row(
         f"CPU of a segment, tier of {log.segments - 1:,} segments of 30 KB to a directory, start included",
@@ -89,7 +88,8 @@ def _again(scale: Scale, work: Path) -> Iterator[Row]:
         each / 1.5,
         each <= 1.5,
     )
-    with versitygw.running(work, "testing", "testing") as url, behind(url, SECONDS) as line:
+    with versitygw.running(server, "testing", "testing") as url, behind(url, SECONDS) as line:
+        tiersnap("tier", log.path, *_remote(url), "--apply")
         second = tiersnap("tier", log.path, *_remote(line), "--apply")
     yield Row(
         f"tier again over a line of {SECONDS * 1000:.0f} ms, {log.segments - 1:,} segments tiered",

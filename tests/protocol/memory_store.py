@@ -114,7 +114,8 @@ class MemoryStore:
         current().check(prefix)
         for key in sorted(self.objects):
             if key.startswith(prefix) and key > after:
-                yield ObjectInfo(key, len(self.objects[key].data), None, self.objects[key].modified)
+                found = self.objects[key]
+                yield ObjectInfo(key, len(found.data), None, found.modified, found.etag)
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         return (found for found in self.list(prefix) if found.key in keys)

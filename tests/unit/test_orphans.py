@@ -344,6 +344,7 @@ def test_a_snapshot_of_which_no_manifest_tells_is_named_only(store, tmp_path):
 def of_a_deleted_topic(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     put_snapshots(store, [5, 10, 15])
+    store.put_if_absent(KEYS.manifests(PARTITION), b"{}")
     theirs = brokers_copies(store, layout, tmp_path / "logs")
     store.delete(keys_of(store, *(each.id.segment_id for each in theirs)))
     make_old(store)

@@ -22,7 +22,7 @@ TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
 OURS_ALONE = {
     *(KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER),
-    *(KeyKind.CLAIM, KeyKind.EXPIRE, KeyKind.UNBLOCK),
+    *(KeyKind.CLAIM, KeyKind.EXPIRE, KeyKind.MANIFESTS, KeyKind.UNBLOCK),
 }
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
@@ -54,7 +54,7 @@ parsed_keys = st.one_of(
         offsets,
         st.integers(0, (1 << 31) - 1),
     ),
-    st.builds(lambda p: ParsedKey(KeyKind.EXPIRE, p), with_id),
+    st.builds(ParsedKey, st.sampled_from((KeyKind.EXPIRE, KeyKind.MANIFESTS)), with_id),
     st.builds(lambda topic, topic_id: ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(topic, topic_id, 0)), topics, uuids),
 )
 
@@ -97,7 +97,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys_module.__doc__ or ""
     examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 10
+    assert len(examples) == 11
     for example in examples:
         keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
         assert keys.format(keys.parse(example)) == example

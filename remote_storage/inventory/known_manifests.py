@@ -1,0 +1,121 @@
+"""Manifests of a partition as they were read before, so that a later run reads one object instead of thousands.
+
+    <prefix>claims/<topic>-<topic id>/<partition>/manifests.json
+    {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
+
+`content` is the manifest as it lies in the store. It stands for an object that the listing shows with this size and
+ETag, and for no other: a segment that is not listed is not there, and one that was written again is read again. Whoever
+finds this object damaged or gone reads the manifests themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+
+import msgspec
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored import stored_json
+from tiersnap.remote_storage.stored.stored_json import Count, SegmentId, Stored, StoredObject, Text
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, TiersnapError
+
+_log = logging.getLogger(__name__)
+
+FEW = 64
+"""Manifests that are read one by one before it pays to read this object, or to write it."""
+_SHARE = 16  # it is written again when more than this part of it is new: rarely, for a partition that grows steadily
+_MOST_BYTES = 256 << 20  # a kilobyte a segment
+
+
+class _StoredManifest(Stored, frozen=True, kw_only=True):
+    segment_id: SegmentId
+    size: Count
+    etag: Text
+    content: msgspec.Raw
+
+
+class _StoredManifests(StoredObject, frozen=True, kw_only=True):
+    manifests: tuple[_StoredManifest, ...]
+
+
+@dataclass(slots=True)
+class KnownManifests:
+    """What is known of the manifests of one partition; threads may read at once.
+
+    Attributes:
+        listed: segment ids that were there when the partition was listed; others that are kept are forgotten.
+    """
+
+    store: ObjectStore
+    keys: ObjectKeys
+    partition: TopicIdPartition
+    listed: Collection[str] | None = None
+    _new: dict[str, _StoredManifest] = field(default_factory=dict)
+    _kept: dict[str, _StoredManifest] | None = None
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def read(self, segment_id: str, listed: ObjectInfo) -> RsmManifest:
+        """Return the manifest that was listed; one request if it is not known.
+
+        Raises:
+            ObjectNotFoundError: it is gone.
+            CorruptDataError: it is damaged.
+        """
+        kept = self._new.get(segment_id)
+        if kept is None and len(self._new) >= FEW:
+            kept = self._load().get(segment_id)
+        if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag):
+            with suppress(CorruptDataError):
+                return rsm_manifest.decode(bytes(kept.content), name=self.store.uri + listed.key)
+        manifest, content = read_decoded(self.store, listed.key, _decode, limit=MANIFEST_BYTES)
+        self.add(segment_id, listed.etag, content)
+        return manifest
+
+    def add(self, segment_id: str, etag: str, content: bytes) -> None:
+        """Remember a manifest that is in the store; nothing where the store tells no ETag."""
+        if etag:
+            self._new[segment_id] = _StoredManifest(
+                segment_id=segment_id, size=len(content), etag=etag, content=msgspec.Raw(content)
+            )
+
+    def save(self) -> None:
+        """Write what is known, if that spares the next run much; a failure costs that run time, and nothing else."""
+        if len(self._new) < FEW or len(self._new) * _SHARE < len(self._load()):
+            return
+        kept = {name: each for name, each in self._load().items() if self.listed is None or name in self.listed}
+        content = stored_json.encode(_StoredManifests(manifests=tuple({**kept, **self._new}.values())))
+        try:
+            self.store.replace(self.keys.manifests(self.partition), content)
+        except TiersnapError as error:
+            _log.info("not remembered: %s", error.message)
+
+    def _load(self) -> dict[str, _StoredManifest]:
+        with self._lock:
+            if self._kept is None:
+                self._kept = {each.segment_id: each for each in self._stored()}
+            return self._kept
+
+    def _stored(self) -> Iterable[_StoredManifest]:
+        key = self.keys.manifests(self.partition)
+        try:
+            data, name = self.store.get(key, limit=_MOST_BYTES), self.store.uri + key
+            return stored_json.decode(data, _StoredManifests, name=name, what="manifests", limit=_MOST_BYTES).manifests
+        except ObjectNotFoundError:
+            return ()
+        except (CorruptDataError, NewerFormatError) as error:
+            _log.info("manifests are read one by one: %s", error.message)
+            return ()
+
+
+def _decode(data: bytes, *, name: str) -> tuple[RsmManifest, bytes]:
+    return rsm_manifest.decode(data, name=name), data

@@ -1,0 +1,121 @@
+"""Manifests that were read before: read again if and only if their objects changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.protocol.memory_store import MemoryStore
+from tests.reference.planned import BASES, PARTITION, planned, write_log
+from tests.reference.tiered import rows_of
+from tiersnap.remote_storage.inventory import known_manifests
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.object_store import ReadObject
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.snapshot.errors import TransientError
+
+pytestmark = pytest.mark.unit
+
+KEYS = ObjectKeys("p/")
+KNOWN = KEYS.manifests(PARTITION)
+ME = Tierer("run-1", 1_700_000_000_500, wait=0, pause=lambda _: None)
+
+
+@dataclass
+class ReadingStore(MemoryStore):
+    """Keeps the keys that were read."""
+
+    reads: list[str] = field(default_factory=list)
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        self.reads.append(key)
+        return super().read(key, limit=limit)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_manifests, "FEW", 0)
+
+
+@pytest.fixture
+def store(tmp_path) -> ReadingStore:
+    """Three segments, as one run left them."""
+    store = ReadingStore()
+    rows = rows_of(
+        tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, planned(write_log(tmp_path / "logs")), ME)
+    )
+    assert [row["error"] for row in rows] == [None] * 2 * len(BASES[:-1])
+    return store
+
+
+def listed(store: ReadingStore) -> tuple[RemoteInventory, list[str]]:
+    """The inventory, and the manifests that were read for it."""
+    store.reads.clear()
+    found = list_remote_partition(store, KEYS, PARTITION, local=False)
+    return found, [key for key in store.reads if key.endswith(".rsm-manifest")]
+
+
+def manifests(store: ReadingStore) -> list[str]:
+    return [key for key in store.objects if key.endswith(".rsm-manifest")]
+
+
+def test_list_reads_no_manifest_that_the_run_before_wrote(store):
+    found, read = listed(store)
+    assert read == []
+    del store.objects[KNOWN]
+    assert listed(store) == (found, manifests(store)[::-1])
+
+
+def test_list_reads_a_manifest_again_when_its_object_changed(store):
+    key = manifests(store)[1]
+    store.replace(key, store.objects[key].data.replace(b'"brokerId":-1', b'"brokerId":77'))
+    found, read = listed(store)
+    assert read == [key]
+    assert [each.metadata.broker_id for each in found.segments] == [-1, 77, -1]
+
+
+def test_list_shows_no_segment_whose_manifest_is_known_and_gone(store):
+    store.delete([manifests(store)[1]])
+    found, _ = listed(store)
+    assert [each.start_offset for each in found.segments] == [BASES[0], BASES[2]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":2,"manifests":[]}', b'{"version":1,"manifests":[{}]}'])
+def test_list_reads_all_manifests_when_what_is_known_is_damaged(store, content):
+    found, _ = listed(store)
+    store.replace(KNOWN, content)
+    assert listed(store) == (found, manifests(store)[::-1])
+
+
+def test_list_reads_a_manifest_whose_known_content_is_none(store):
+    found, _ = listed(store)
+    store.replace(KNOWN, store.objects[KNOWN].data.replace(b'"endOffset":', b'"endOffsets":', 1))
+    again, read = listed(store)
+    assert (again, len(read)) == (found, 1)
+
+
+def test_save_forgets_segments_that_are_gone(store):
+    gone = store.delete([key for key in store.objects if f"/{BASES[0]:020d}-" in key and "claims" not in key])
+    assert not gone
+    known = KnownManifests(store, KEYS, PARTITION)
+    list_remote_partition(store, KEYS, PARTITION, local=False, known=known)
+    known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
+    known.save()
+    assert store.objects[KNOWN].data.count(b'"segmentId"') == 3
+
+
+def test_tier_ends_well_when_the_manifests_cannot_be_remembered(tmp_path):
+    class Full(MemoryStore):
+        def replace(self, key, data, metadata=None):
+            raise TransientError(f"{key}: the disk is full")
+
+    store = Full()
+    segments = planned(write_log(tmp_path / "logs"))
+    rows = rows_of(tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, segments, ME))
+    assert [row["error"] for row in rows] == [None] * 2 * len(segments)
+    assert KNOWN not in store.objects
