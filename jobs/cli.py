@@ -19,7 +19,8 @@ import click
 
 from tiersnap.jobs import settings as settings_file
 from tiersnap.jobs.command import output_option
-from tiersnap.jobs.commands import COMMANDS, MERGED, words_of_command
+from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
+from tiersnap.jobs.help_page import HelpPage
 from tiersnap.jobs.logs import LogFormat, configure
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
@@ -46,18 +47,27 @@ _EXTRA_OF = {
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
 \b
+tiersnap doctor /var/lib/kafka/data    # what is stuck, and what to type
+
+\b
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
 to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
 nobody reads stdout any more, 143 terminated.
 docs/runbook.md says what to do about each.
+
+\b
+Completion: put the line of your shell into the file that it reads first.
+  bash  eval "$(_TIERSNAP_COMPLETE=bash_source tiersnap)"
+  zsh   eval "$(_TIERSNAP_COMPLETE=zsh_source tiersnap)"
+  fish  _TIERSNAP_COMPLETE=fish_source tiersnap | source
 """
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(HelpPage, click.Group):
     """A group that imports each command when it is called, and gives its options their variables."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of a working day."""
+        """Return the names, group by group."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -85,8 +95,10 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, line in group.items()])
 
 
 @click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})

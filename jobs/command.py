@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import click
 
+from tiersnap.jobs.help_page import HelpPage
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import refuse_credentials
 
@@ -50,11 +51,11 @@ class _Printing:
         return super().invoke(ctx)  # type: ignore[misc]
 
 
-class Command(_Printing, click.Command):
+class Command(_Printing, HelpPage):
     """A command with --output."""
 
 
-class Group(_Printing, click.Group):
+class Group(_Printing, HelpPage, click.Group):
     """A command with --output, and commands below it."""
 
 

@@ -25,8 +25,8 @@ def guarded(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _give_up_stdout()
         return int(ExitCode.BROKEN_PIPE)
-    except SystemExit:  # click's word for the same; it has taken stdout away
-        return int(ExitCode.BROKEN_PIPE)
+    except SystemExit as ended:  # click ends a completion with 0, and what a broken pipe stopped otherwise
+        return int(ExitCode.BROKEN_PIPE if ended.code else ExitCode.OK)
     except OSError as error:
         if not _is_of_stdout(error):
             raise

@@ -13,6 +13,7 @@ import msgspec
 
 from tiersnap.jobs.cli import cli
 from tiersnap.jobs.command import Command, Group, Prints
+from tiersnap.jobs.help_page import paragraphs_of
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
@@ -155,7 +156,7 @@ def _section(parent: click.Context, words: str, command: click.Command) -> Itera
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## {words}\n"
     yield f"    tiersnap {words} {usage}\n"
-    yield _paragraphs(command.help or "")
+    yield _paragraphs(command)
     settings = {id(option): variable_of(name) for name, option in options_of(command).items()}
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:
@@ -166,10 +167,10 @@ def _section(parent: click.Context, words: str, command: click.Command) -> Itera
     yield ""
 
 
-def _paragraphs(text: str) -> str:
-    """Text of a docstring, its own line breaks kept out; what click prints as it stands stays as it is."""
+def _paragraphs(command: click.Command) -> str:
+    """Text of the help, its own line breaks kept out; what click prints as it stands stays as it is."""
     found = []
-    for paragraph in textwrap.dedent(text).strip().split("\n\n"):
+    for paragraph in paragraphs_of(command):
         if paragraph.startswith("\b"):
             found.append(textwrap.indent(paragraph.removeprefix("\b\n"), "    "))
         else:

@@ -9,32 +9,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-COMMANDS = {
-    "demo": "Run the whole pipeline on bundled real logs against an embedded S3.",
-    "doctor": "One screen of a broker host: whose, how full, running, blocked, what to type.",
-    "scan": "List segments, snapshots and verdicts of a log directory.",
-    "dump": "Print any Kafka storage file.",
-    "repair": "Rebuild the missing producer snapshots of one host.",
-    "verify": "Compare the snapshots that are there with the log.",
-    "collect": "Ship the decodes of one host to where a fleet's run reads them; no Java.",
-    "simulate": "What producers would meet if a replica became leader now.",
-    "run": "Decode, snapshot, tier and report: the main job.",
-    "tier": "One host's READY segments into remote storage; no Spark, no tables.",
-    "publish": "Tell a cluster's brokers of the segments that tiersnap has tiered.",
-    "mend": "Put back objects that brokers look for from where they were uploaded by mistake.",
-    "unblock": "Free partitions whose tiering is stuck, without a restart.",
-    "install": "Bring the snapshots that a run stored back to a broker host.",
-    "restore": "Rebuild a lost partition from its remote segments.",
-    "expire": "Delete remote segments past their retention that no broker manages.",
-    "decode": "Write the header of every batch to a Delta table, for analysis, on Spark.",
-    "audit": "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark.",
-    "transactions": "Transactions on disk: list, describe, and those that hang.",
-    "producers": "List the producers of a partition as a broker would.",
-    "explain": "What an error of producers means, by release of broker and client.",
-    "maintain": "Remove what nobody needs: orphans in remote storage, superseded rows.",
-    "report": "Write the readiness report of the last run.",
-    "config": "Show every setting, its value and where it is from.",
+GROUPS = {
+    "Look": {
+        "doctor": "Start here: whose host, how full, running, what blocks, what to type.",
+        "scan": "List segments, snapshots and verdicts of a log directory.",
+        "verify": "Compare the snapshots of a log directory with its log.",
+        "dump": "Print any Kafka storage file.",
+        "demo": "Run the whole pipeline on bundled logs against an embedded S3.",
+        "config": "Show every setting, its value and where it is from.",
+    },
+    "Fix one host": {
+        "repair": "Rebuild the missing producer snapshots of one host.",
+        "install": "Bring the snapshots that `run` stored back to a broker host.",
+        "restore": "Rebuild a lost partition from its remote segments.",
+    },
+    "Tier one host": {
+        "tier": "Upload READY segments of one host; no Spark, no tables.",
+        "expire": "Delete remote segments past their retention without a broker.",
+    },
+    "Fleet": {
+        "run": "Decode, snapshot, tier and report: the main job.",
+        "collect": "Ship the decodes of one host to where `run` reads them; no Java.",
+        "report": "Show where every segment stands, from the tables of `run`.",
+        "maintain": "Remove orphans in remote storage, and superseded rows.",
+    },
+    "Cluster": {
+        "unblock": "Free partitions whose tiering is stuck, without a restart.",
+        "publish": "Tell brokers of the segments that tiersnap has tiered.",
+        "mend": "Put back objects that brokers look for and do not find.",
+    },
+    "Analyse": {
+        "transactions": "List and describe transactions on disk, and find those that hang.",
+        "producers": "List the producers of a partition as a broker would.",
+        "simulate": "Say what producers would meet if a replica became leader now.",
+        "audit": "Find duplicates, gaps and zombies by batch headers, on Spark.",
+        "decode": "Write the header of every batch to a Delta table, on Spark.",
+        "explain": "Say what an error of producers means, by release.",
+    },
 }
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 # Second words of the commands that are groups.
 SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff", "runs", "run"), "restore": ("fetch",)}
 # Names that commands had, and where what they did is now.

@@ -103,6 +103,9 @@ def audit(
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
 
+    tiersnap audit --source /var/lib/kafka/data
+    tiersnap audit --source /var/lib/kafka/data --topic orders --to page
+
     One row a finding, with the offsets on both sides, the number of the rule, and a judgement: whether records are
     lost, or a broker only forgot a producer that retention or expiry took from it. Exit code 5 if any finding says
     that records were lost or doubled, that a fenced producer or coordinator wrote, or that a transaction holds what is

@@ -75,6 +75,9 @@ def collect(
 ) -> int:
     """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.
 
+    tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1
+    tiersnap collect /var/lib/kafka/data --to s3://lake/collected/broker-1 --apply
+
     LOGDIR are all entries of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
     directory; the upload needs the segments and stays with this host. Run it again whenever you like: only what is new
     or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the

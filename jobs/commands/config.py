@@ -37,6 +37,9 @@ class Setting:
 def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> int:
     """Show the settings of COMMANDS (all without any): value, source, and the variable that sets it.
 
+    tiersnap config run
+    tiersnap --config tiersnap.yaml config tier run
+
     A flag on the command line wins over TIERSNAP_… variables, those over the file of --config, that over defaults.
     """
     group = ctx.find_root().command

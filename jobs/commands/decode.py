@@ -66,6 +66,8 @@ def decode(
 ) -> int:
     """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
 
+    tiersnap decode --source /var/lib/kafka/data --apply
+
     Run again, it appends what is new or has changed: of a segment that grew, the rows of the greatest `run` count.
     Rows of segments whose batches are not in their log any more, after a truncation or a cleaner's merge, or because
     the topic was made anew, are deleted; what retention took stays. Exit code 5 where a log is damaged: of

@@ -31,6 +31,9 @@ TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 def demo(output: Output, folder: Path) -> int:
     """Run the whole pipeline on bundled real logs against an embedded S3, and leave the report.
 
+    tiersnap demo
+    tiersnap demo --to demo-output
+
     The logs are of a 2.7.2 broker: under a newer one with tiered storage on, none of their 12 closed segments could be
     tiered. The report shows them before and after the main job, which runs twice on one Spark session: the second run
     finds nothing to do. Nothing outside the output folder is written.

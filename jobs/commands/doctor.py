@@ -96,6 +96,9 @@ class DoctorResult:
 def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster: Cluster | None) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
+    tiersnap doctor /var/lib/kafka/data
+    tiersnap doctor /data-1/kafka,/data-2/kafka --remote s3://bucket/tiers
+
     LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
     small files are read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when
     something is damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.

@@ -48,6 +48,9 @@ class DumpedFile:
 def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: int | None, no_crc: bool) -> int:
     """Print the Kafka storage files FILES.
 
+    tiersnap dump /var/lib/kafka/data/orders-0/*.snapshot
+    tiersnap dump --count 5 /var/lib/kafka/data/orders-0/00000000000000000000.log
+
     Reads .log, .snapshot, .index, .timeindex, .txnindex and .checkpoint files, leader-epoch-checkpoint, the four offset
     checkpoints and partition.metadata; reading is safe while the broker runs. Exits 5 when a file is damaged, and says
     on stderr what is wrong and where.

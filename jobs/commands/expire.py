@@ -113,7 +113,12 @@ def expire(
     s3: S3Settings,
     apply: bool,
 ) -> int:
-    """Delete remote segments past their retention, oldest first, of topics that no broker manages any more.
+    r"""Delete remote segments past their retention, oldest first, of topics that no broker manages any more.
+
+    tiersnap expire --remote s3://bucket/tiers --topic orders --retention 365d \
+      --bootstrap-server broker-1:9092
+    tiersnap expire --remote s3://bucket/tiers --topic orders --retention 365d \
+      --unmanaged --apply
 
     Brokers delete what they manage by themselves; such partitions are named and left to them. Others go by time, size
     and log start as a broker would have it: a beginning of the log, up to the first segment that stays. Whether a

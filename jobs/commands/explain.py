@@ -53,6 +53,9 @@ class ExplainableName:
 def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> int:
     """Say which situations are answered with an error, what clients of each release do then, and what changed it.
 
+    tiersnap explain UNKNOWN_PRODUCER_ID
+    tiersnap explain retry --broker 3.9 --client 3.9
+
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
     SITUATION is one of the names that are listed without either, such as retry or commit-after-timeout: what brokers
     answer, release by release. All of it is in tables (docs/models.md); nothing is asked of a cluster.

@@ -78,7 +78,12 @@ def fetch(
     s3: S3Settings,
     apply: bool,
 ) -> int:
-    """Fetch the remote segment that holds an offset, or one of its indexes.
+    r"""Fetch the remote segment that holds an offset, or one of its indexes.
+
+    tiersnap restore fetch --remote s3://bucket/tiers --topic orders \
+      --partition 0 --offset 300
+    tiersnap restore fetch --remote s3://bucket/tiers --topic orders \
+      --partition 0 --offset 300 --out segment.log --apply
 
     Shows which copies there are; `--out FILE --apply` writes a file, `--out -` writes to stdout. Nothing comes out
     that was not checked: of a segment every batch's CRC-32C and the store's own checksum, of an index its form alone.

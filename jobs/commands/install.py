@@ -85,6 +85,9 @@ def install(
 ) -> int:
     """Bring the producer snapshots that `tiersnap run` stored to the broker host that lacks them.
 
+    tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data
+    tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data --apply
+
     Shows the plan; --apply writes it. The rules are those of `repair`, and a stored snapshot must be the one that the
     run's manifest names, of the same topic id, and say what the log says. Run again, it does nothing twice; killed
     anywhere, it leaves whole files only.

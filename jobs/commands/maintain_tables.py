@@ -49,6 +49,9 @@ def maintain_tables(
 ) -> int:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
+    tiersnap maintain tables --warehouse s3://lake/tiersnap
+    tiersnap maintain tables --warehouse s3://lake/tiersnap --apply
+
     What a run or a report reads stays as it is. A table's older versions can be read until their files are vacuumed.
     """
     if vacuum_after is None:

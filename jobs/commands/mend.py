@@ -76,7 +76,10 @@ def mend(
     allow_plaintext: bool,
     apply: bool,
 ) -> int:
-    """Put back objects of remote segments that brokers know and do not find in --remote.
+    r"""Put back objects of remote segments that brokers know and do not find in --remote.
+
+    tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
+      --from s3://bucket/wrong-prefix
 
     For segments that were published at a wrong place: with a wrong --remote, prefix or --layout. Their objects come
     from --from, under the keys that brokers look for and under the same segment ids; in another layout they are built

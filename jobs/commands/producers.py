@@ -78,6 +78,8 @@ def producers(
 ) -> int:
     """List the producers of the partitions in LOGDIR, as describe-producers of their leader would.
 
+    tiersnap producers /var/lib/kafka/data --topic orders --partition 0
+
     Each partition is replayed up to its end; no broker and no Java is asked, and reading is safe while the broker runs.
     Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
     something is damaged, 6 when something may not be read.

@@ -173,7 +173,11 @@ def publish(
     log_dirs: tuple[str, ...],
     apply: bool,
 ) -> int:
-    """Tell a cluster's brokers of the segments that are in remote storage.
+    r"""Tell a cluster's brokers of the segments that are in remote storage.
+
+    tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers
+    tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
+      --topic orders --apply
 
     Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.

@@ -81,7 +81,10 @@ def remove_orphans(
     sinks: Sinks,
     apply: bool,
 ) -> int:
-    """Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
+    r"""Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
+
+    tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
+      --remote s3://bucket/tiers
 
     Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
     partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that

@@ -85,6 +85,10 @@ def repair(
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 
+    tiersnap repair /var/lib/kafka/data
+    tiersnap repair /var/lib/kafka/data --apply
+    tiersnap repair /var/lib/kafka/data --out rebuilt --all
+
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob: all disks
     of the broker in one call. Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to
     DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --remote brings the

@@ -176,6 +176,10 @@ def report(
 ) -> int:
     """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
+    tiersnap report --warehouse s3://lake/tiersnap
+    tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl
+    tiersnap report --warehouse s3://lake/tiersnap --to page
+
     Facts are those of the last run, verdicts are of now.
     """
     if click.get_current_context().invoked_subcommand is not None:

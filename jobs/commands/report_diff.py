@@ -62,6 +62,8 @@ class DiffSummary:
 def report_diff(output: Output, run_a: str, run_b: str, folder: Path) -> int:
     """Say which partitions stand elsewhere in RUN_B than in RUN_A.
 
+    tiersnap report diff yesterday/readiness.json today/readiness.json
+
     RUN_A and RUN_B are ids of runs, as the page and runs.json of --in have them; or paths of a readiness.json, or of
     the folder that holds it.
     """

@@ -68,7 +68,10 @@ class ShownRun(ListedRun):
 @command(ListedRun, name="runs")
 @warehouse_option
 def report_runs(output: Output, warehouse: str) -> int:
-    """List the runs of a warehouse that changed something, the newest first."""
+    """List the runs of a warehouse that changed something, the newest first.
+
+    tiersnap report runs --warehouse s3://lake/tiersnap
+    """
     runs = ({name: value for name, value in run.items() if name != "settings"} for run in _recorded(warehouse))
     output.rows(ListedRun, (of_row(ListedRun, run) for run in runs))
     return ExitCode.OK
@@ -78,7 +81,10 @@ def report_runs(output: Output, warehouse: str) -> int:
 @click.argument("run_id", metavar="RUN_ID")
 @warehouse_option
 def report_run(output: Output, run_id: str, warehouse: str) -> int:
-    """Show what one run was asked to do and what it did; `last` is the newest."""
+    """Show what one run was asked to do and what it did; `last` is the newest.
+
+    tiersnap report run last --warehouse s3://lake/tiersnap
+    """
     found = next((each for each in _recorded(warehouse) if run_id in ("last", each["run_id"])), None)
     if found is None:
         raise UsageError(f"{warehouse}: no run {run_id!r}", hint="tiersnap report runs shows them")

@@ -149,7 +149,12 @@ def restore(
     rate: int | None,
     apply: bool,
 ) -> int:
-    """Rebuild partitions of a lost disk from their remote segments: logs, indexes, snapshots, epochs, checkpoints.
+    r"""Rebuild partitions of a lost disk from their remote segments: logs, indexes, snapshots, epochs, checkpoints.
+
+    tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
+      --topic orders --bootstrap-server broker-1:9092
+    tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
+      --topic orders --partition 0 --unpublished --apply
 
     Shows the plan; --apply carries it out. Every batch is checked, what the tier lacks is made from the log, and the
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The

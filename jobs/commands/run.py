@@ -212,7 +212,12 @@ def run(
     report: Path,
     print_submit: bool,
 ) -> int:
-    """Decode, snapshot, tier and report.
+    r"""Decode, snapshot, tier and report.
+
+    tiersnap run --source /mnt/broker-1 --remote s3://bucket/tiers
+    tiersnap run --source /mnt/broker-1 --source /mnt/broker-2 \
+      --remote s3://bucket/tiers --warehouse s3://lake/tiersnap --apply
+    tiersnap run --source /mnt/broker-1 --remote s3://bucket/tiers --print-submit
 
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.

@@ -115,6 +115,10 @@ def scan(
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
+    tiersnap scan /var/lib/kafka/data
+    tiersnap scan /var/lib/kafka/data --topic 'orders|payments' --segments
+    tiersnap scan /var/lib/kafka/data --remote s3://bucket/tiers --report page
+
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
     or commas between them, or as a glob. Reading is safe while the broker runs. Without --remote nothing is known of
     what is tiered already. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits

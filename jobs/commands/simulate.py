@@ -258,6 +258,9 @@ def simulate(
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 
+    tiersnap simulate /var/lib/kafka/data --from empty
+    tiersnap simulate /var/lib/kafka/data --risk
+
     The replica has the snapshot that --from names and replayed the log from there. Each producer sends its next batch,
     its last ones again, one after a gap, as a fenced instance, and from sequence 0; a row says what the leader answers
     that never stopped, what the replica answers, and what the client makes of it, by release. Only answers that differ

@@ -235,7 +235,7 @@ risk_options = as_one(
         "--risk",
         "is_asked",
         is_flag=True,
-        help="Instead, what the ways that KIP-952 rejected would cost the logs; the options below are for this.",
+        help="Instead, what the ways that KIP-952 rejected would cost the logs.",
     ),
     click.option("--boundaries", is_flag=True, help="A row a segment's end instead of a row a partition."),
     click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),

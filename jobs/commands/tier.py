@@ -182,7 +182,12 @@ def tier(
     report: Path | None,
     sinks: Sinks,
 ) -> int:
-    """Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
+    r"""Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
+
+    tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers
+    tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --apply
+    tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --topic orders \
+      --max-bytes-per-second 50MiB --apply
 
     LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one

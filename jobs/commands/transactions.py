@@ -37,6 +37,11 @@ _LIST_COLUMNS = {
 }
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
 
+tiersnap transactions find-hanging /var/lib/kafka/data
+tiersnap transactions list /data-1/kafka,/data-2/kafka
+tiersnap transactions describe /var/lib/kafka/data \\
+  --transactional-id payments-1
+
 \b
 list          every transactional id and the state of its transaction
 describe      one of them in full

@@ -64,7 +64,12 @@ def unblock(
     cluster: Cluster,
     broker_id: int | None,
 ) -> int:
-    """Free partitions whose tiering is stuck, without a restart.
+    r"""Free partitions whose tiering is stuck, without a restart.
+
+    tiersnap unblock --bootstrap-server broker-1:9092 \
+      --source /var/lib/kafka/data --remote s3://bucket/tiers
+    tiersnap unblock --bootstrap-server broker-1:9092 \
+      --source /var/lib/kafka/data --remote s3://bucket/tiers --apply
 
     Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
     snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are

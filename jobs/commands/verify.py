@@ -80,6 +80,9 @@ def verify(
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.
 
+    tiersnap verify /var/lib/kafka/data
+    tiersnap verify /var/lib/kafka/data --partition orders-0 --strict
+
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob.
 
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a

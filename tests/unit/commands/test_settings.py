@@ -136,7 +136,7 @@ def test_numbers_and_flags_of_a_file_are_taken_as_they_are_typed(tmp_path: Path,
 
 def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
     assert tiersnap(["config", "rnu"]) == 2
-    assert "known are demo, doctor" in capsys.readouterr().err
+    assert "known are doctor, scan" in capsys.readouterr().err
 
 
 def test_a_duration_is_shown_as_it_is_written_and_written_as_it_is_shown() -> None:

@@ -1,0 +1,133 @@
+"""Help pages: what most need first, examples that work, and completion in three shells."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.reference.command import tiersnap
+from tests.reference.local_facts import local_facts
+from tests.reference.recovered import DATA
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.commands import COMMANDS, GROUPS
+from tiersnap.jobs.help_page import SECTIONS, examples_of
+from tiersnap.jobs.option_types import clock
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.settings import commands_of, long_options
+from tiersnap.snapshot.tables.schemas import PARTITIONS
+
+pytestmark = pytest.mark.unit
+
+FOUND = commands_of(click.Context(cli, obj=Output()), cli)
+EXAMPLES = [(words, example) for words, command in FOUND.items() for example in examples_of(command)]
+# Executed by tests/spark, tests/broker and `make demo`; here they are parsed.
+ELSEWHERE = {"run", "audit", "decode", "maintain tables", "report run", "report runs", "demo"}
+LOGS = DATA / "kafka-3.9.1" / "logs"
+WANTED = ("orders-*", "payments-*", "__transaction_state-*", "*checkpoint", "meta.properties")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host's disks, remote storage with its segments, a warehouse, and two reports."""
+    root = tmp_path_factory.mktemp("world")
+    for pattern in WANTED:
+        for each in LOGS.glob(pattern):
+            copy = shutil.copytree if each.is_dir() else shutil.copy
+            (root / "data").mkdir(exist_ok=True)
+            copy(each, root / "data" / each.name)
+    for disk in ("disk-2", "new-disk"):
+        (root / disk).mkdir()
+        shutil.copy(root / "data" / "meta.properties", root / disk)
+    assert tiersnap("tier", root / "data", "--remote", root / "tiers", "--apply").exit_code == 0
+    facts = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(root / "data", run=1, now=clock()))
+    write_deltalake(root / "warehouse" / "partitions", facts, mode="append")
+    for day in ("yesterday", "today"):
+        tiersnap("scan", root / "data", "--report", root / day)
+    (root / "tiersnap.yaml").write_text("expiration: 8d\n", encoding="utf-8")
+    return root
+
+
+def in_world(example: str, root: Path) -> list[str]:
+    """The words of an example, its places replaced by those of the world; what a shell expands is expanded."""
+    for place, own in {
+        "/data-1/kafka,/data-2/kafka": f"{root}/data,{root}/disk-2",
+        "/var/lib/kafka/data": f"{root}/data",
+        "/new-disk/kafka": f"{root}/new-disk",
+        "s3://bucket/tiers": f"{root}/tiers",
+        "s3://lake/collected": f"{root}/collected",
+        "s3://lake/tiersnap": f"{root}/warehouse",
+        "--transactional-id payments-1": "--transactional-id java-0",
+    }.items():
+        example = example.replace(place, own)
+    words = shlex.split(example, comments=True)[1:]
+    return [found for word in words for found in (sorted(glob.glob(word)) if "*" in word else [word])]  # noqa: PTH207
+
+
+@pytest.mark.parametrize(("command", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+def test_example_of_help_works_as_it_stands(
+    command: str, example: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "world"
+    shutil.copytree(world, root)
+    monkeypatch.chdir(root)
+    words = in_world(example, root)
+    if command in ELSEWHERE or "--bootstrap-server" in words:
+        FOUND[command].make_context(command, words[len(command.split()) :], obj=Output())
+    else:
+        ran = tiersnap(*words, output="table")
+        assert ran.exit_code in (0, 4, 6), ran.err
+        assert ran.out
+
+
+def test_every_command_has_a_group_and_examples() -> None:
+    assert [name for group in GROUPS.values() for name in group] == list(COMMANDS)
+    assert {words for words, _ in EXAMPLES} == set(FOUND)
+
+
+def test_sections_of_help_name_options_that_exist_once_and_leave_few_for_the_top() -> None:
+    named = [name for names in SECTIONS.values() for name in names]
+    options = {words: set(long_options(command)) for words, command in FOUND.items()}
+    assert len(named) == len(set(named))
+    assert set(named) <= set().union(*options.values())
+    assert {words for words, names in options.items() if len(names - set(named)) > 15} == set()
+
+
+def test_help_page_shows_examples_and_common_options_before_the_rest() -> None:
+    page = tiersnap("scan", "--help").out
+    order = (
+        "List segments",
+        "Examples:",
+        "Options:\n  --topic",
+        "LOGDIR is an entry",
+        "Remote storage:",
+        "--check-crc",
+    )
+    assert sorted(order, key=page.index) == list(order)
+    top = tiersnap("--help").out
+    assert sorted(GROUPS, key=lambda title: top.index(f"\n{title}:\n")) == list(GROUPS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_one_line_of_the_help_and_completes(shell: str) -> None:
+    program = "import sys; sys.argv[0] = 'tiersnap'; from tiersnap.jobs.cli import main; main()"
+
+    def answered(instruction: str, **variables: str) -> str:
+        environment = {**os.environ, "_TIERSNAP_COMPLETE": f"{shell}_{instruction}", **variables}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert f"{shell}_source" in tiersnap("--help").out
+    assert "_TIERSNAP_COMPLETE" in answered("source")
+    at = "--seg" if shell == "fish" else "2"
+    assert "--segments" in answered("complete", COMP_WORDS="tiersnap scan --seg", COMP_CWORD=at)
