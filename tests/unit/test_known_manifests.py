@@ -46,9 +46,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path) -> ReadingStore:
     """Three segments, as one run left them."""
     store = ReadingStore()
-    rows = rows_of(
-        tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, planned(write_log(tmp_path / "logs")), ME)
-    )
+    rows = rows_of(tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, planned(write_log(tmp_path / "logs")), ME))
     assert [row["error"] for row in rows] == [None] * 2 * len(BASES[:-1])
     return store
 
