@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 from typing import Annotated, Any, TypeVar
 
 import click
 import msgspec
 
 from tiersnap.jobs.shown import in_words, masked, shown
+from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -28,7 +28,6 @@ from tiersnap.snapshot.units import count_of, human_bytes
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
 MOST_ON_TERMINAL = 50
-_NARROWEST = 8
 Columns = Sequence[str] | Mapping[str, str]
 T = TypeVar("T")
 
@@ -183,7 +182,7 @@ class Output:
         values = [[getattr(row, column, None) for column in headings] for row in rows]
         is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
         cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
-        for text in lines_of_table(cells, is_right, shutil.get_terminal_size().columns if is_terminal else None):
+        for text in lines_of_table(cells, is_right, terminal_width()):
             print(text)  # noqa: T201
         if len(rows) < count:
             from tiersnap.jobs.again import again
@@ -191,25 +190,9 @@ class Output:
             self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
 
 
-def lines_of_table(cells: Sequence[Sequence[str]], is_right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """Return the lines of a table with two blanks between its columns.
-
-    Args:
-        cells: texts of the heading and of each row.
-        is_right: by column whether it is aligned to the right.
-        width: of the terminal, in which the widest columns are folded; None folds none.
-    """
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    while width is not None and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    for row in cells:
-        folded = [
-            [text[at : at + size] for at in range(0, len(text), size or 1)]
-            for text, size in zip(row, widths, strict=True)
-        ]
-        for parts in zip_longest(*folded, fillvalue="") if any(folded) else [row]:
-            aligned = zip(parts, widths, is_right, strict=True)
-            yield "  ".join(part.rjust(size) if right else part.ljust(size) for part, size, right in aligned).rstrip()
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that stdout is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes

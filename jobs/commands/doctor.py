@@ -17,10 +17,11 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import RemoteView, cluster_options, log_dirs_argument, remote_view_options
-from tiersnap.jobs.output import Format, Output, of_row
+from tiersnap.jobs.output import Format, Output, of_row, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, MissingRemoteSegment, fields_of_missing, tell_failures
 from tiersnap.jobs.shown import shown
+from tiersnap.jobs.table import folded
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
@@ -121,9 +122,10 @@ def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster:
     view = view if compared is None else replace(view, layout=compared.layout)
     host = _look(output, log_dirs, view) if log_dirs else Host(())
     if output.format is Format.TABLE:
+        width = terminal_width()
         for name, lines in _sections(host, answers, compared).items():
             for number, line in enumerate(lines):
-                click.echo(f"{'' if number else name:<9}{shown(line)}")
+                click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, host.errors)
     else:
         output.document(_result(host, answers, compared), errors=host.errors)

@@ -11,7 +11,7 @@ import click
 import pytest
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.output import MOST_ON_TERMINAL, Format, Output, lines_of_table
+from tiersnap.jobs.output import MOST_ON_TERMINAL, Format, Output
 
 pytestmark = pytest.mark.unit
 
@@ -37,20 +37,6 @@ class Total:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def test_lines_of_table_align_numbers_to_the_right_and_end_without_blanks() -> None:
-    cells = [["name", "bytes", "reason"], ["orders-0", "5", ""], ["o", "1234567", "x"]]
-    assert list(lines_of_table(cells, [False, True, False], None)) == [
-        "name        bytes  reason",
-        "orders-0        5",
-        "o         1234567  x",
-    ]
-
-
-def test_lines_of_table_fold_the_widest_column_to_the_width() -> None:
-    lines = list(lines_of_table([["name", "reason"], ["orders-0", "abcdefghij" * 3]], [False, False], 22))
-    assert lines == ["name      reason", "orders-0  abcdefghijab", "          cdefghijabcd", "          efghij"]
 
 
 def test_rows_have_a_column_of_log_dirs_if_they_are_of_several(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,98 @@
+"""Rows as lines of text: in a pipe a line a row, for grep and awk; on a terminal never wider than it is.
+
+What does not fit is folded between words, never inside a value. A sentence that would be narrower than 24 columns, and
+then what has no room, stands below its row: once for neighbouring rows that share it, and whole if it names a command,
+so that it can be pasted.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+
+_HEADING, _SENTENCE = 9, 24  # columns below which neither is folded
+Cells = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Widths of a column: in full, without folding a sentence too much, and the least."""
+
+    full: int
+    wide: int
+    least: int
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> _Column:
+        full, heading, values = max(map(len, texts)), len(texts[0]), texts[1:]
+        is_sentence = full > _SENTENCE and any(" " in text for text in values)
+        words = [len(word) for text in values for word in text.split()]
+        return _Column(full, _SENTENCE if is_sentence else full, max([min(heading, _HEADING), *words]))
+
+
+def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) -> Iterator[str]:
+    """Return the lines of a table with two blanks between its columns.
+
+    Args:
+        cells: texts of the heading and of each row.
+        is_right: by column whether it is aligned to the right.
+        width: of the terminal; None folds nothing.
+    """
+    columns = [_Column.of(texts) for texts in zip(*cells, strict=True)]
+    kept = list(range(len(columns)))
+    apart = [] if width is None else sorted(_taken_out(columns, kept, width))
+    widths = _widths([columns[each] for each in kept], width)
+    below = [[f"{cells[0][each]}: {row[each]}" for each in apart if row[each]] for row in cells]
+    below[0] = []
+    for row, (texts, following) in zip(cells, pairwise([*below, None]), strict=True):
+        yield from _row([row[each] for each in kept], widths, [is_right[each] for each in kept])
+        if texts != following:
+            yield from (line for text in texts for line in folded(text, width, "  ", "    "))
+
+
+def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
+    """Return a sentence in lines of at most `width` behind `first` and `others`; on one if it names a command."""
+    if width is None or "tiersnap " in text:
+        return [first + text]
+    return textwrap.wrap(text, max(width, _SENTENCE), initial_indent=first, subsequent_indent=others) or [first]
+
+
+def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:
+    """Take out of `kept` and yield what stands below the rows, until the others fit; the first one stays."""
+    while len(kept) > 1 and _total([columns[each].full for each in kept]) > width:
+        sentences = [each for each in kept[1:] if columns[each].wide < columns[each].full]
+        if _total([columns[each].wide for each in kept]) <= width:
+            return
+        if not sentences and _total([columns[each].least for each in kept]) <= width:
+            return
+        widest = max(sentences or kept[1:], key=lambda each: columns[each].full if sentences else columns[each].least)
+        kept.remove(widest)
+        yield widest
+
+
+def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
+    """Return the widths of columns that fit: sentences are folded first, then headings."""
+    widths = [each.full for each in columns]
+    for least in ([each.wide for each in columns], [each.least for each in columns]):
+        while width is not None and _total(widths) > width:
+            widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
+            if widths[widest] <= least[widest]:
+                break
+            widths[widest] -= 1
+    return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * len(widths) - 2
+
+
+def _row(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> Iterator[str]:
+    parts = [
+        textwrap.wrap(text, size, break_on_hyphens=False) if len(text) > size else [text]
+        for text, size in zip(row, widths, strict=True)
+    ]
+    for line in zip_longest(*parts, fillvalue=""):
+        aligned = zip(line, widths, is_right, strict=True)
+        yield "  ".join(part.rjust(size) if right else part.ljust(size) for part, size, right in aligned).rstrip()
