@@ -129,11 +129,6 @@ class Failover:
         counts = {name: counted[name] for name in order if counted[name]}
         return cls(counts, tuple(ranked[:MOST_ROWS]))
 
-    @property
-    def wrong(self) -> int:
-        """Partitions whose newest file would make a broker answer wrongly."""
-        return self.counts.get(str(SnapshotVerdict.SUSPECT), 0)
-
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from tiersnap.snapshot.readiness.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_environment import render
 from tiersnap.snapshot.report.html_parts import Piece, many, side_by_side
@@ -20,6 +21,13 @@ _COLOURS = {
     "NONE": "ACTIVE_SEGMENT",
     "EXTENDS": "READY",
     "MATCHES": "ALREADY_TIERED",
+}
+# What a headline says of the worst that was found, worst first.
+_WRONG = {
+    "SUSPECT": "would start from a snapshot that contradicts the log",
+    "CORRUPT": "would start without their newest snapshot, which cannot be read",
+    "UNVERIFIED": "would start from a snapshot that was not compared with the log",
+    "NOT_COMPARED": "would start from a snapshot that was not compared with the log",
 }
 _HARM_COLOURS = {
     "LOSS": "CORRUPT_SEGMENT",
@@ -40,7 +48,7 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
         root="",
         here="lost.html",
         headline=_lost_headline(audit),
-        level="SETTLED" if audit is None else "BLOCKED" if audit.harmful else "SETTLED",
+        level=_level([] if audit is None else _by_harm(audit), _HARM_COLOURS),
         report=report,
         audit=audit,
         harms=HARMS,
@@ -59,7 +67,7 @@ def failover_html(report: Report, known: ExactlyOnce) -> str:
         root="",
         here="failover.html",
         headline=_failover_headline(failover),
-        level="BLOCKED" if failover is not None and failover.wrong else "SETTLED",
+        level=_level([] if failover is None else failover.counts, _COLOURS),
         report=report,
         failover=failover,
         many_log_dirs=len(report.log_dirs) > 1,
@@ -82,10 +90,16 @@ def _failover_headline(failover: Failover | None) -> str:
     if failover is None:
         return "This report was made without a look at the newest snapshots"
     partitions = sum(failover.counts.values())
-    if failover.wrong:
-        which = f"{failover.wrong:,} of {many(partitions, 'partition')}"
-        return f"{which} would start from a snapshot that contradicts the log"
+    for found, says in _WRONG.items():
+        if count := failover.counts.get(found):
+            return f"{count:,} of {many(partitions, 'partition')} {says}"
     return f"No partition of {partitions:,} would start from a snapshot that contradicts the log"
+
+
+def _level(found: Iterable[str], colours: Mapping[str, str]) -> Level:
+    """Return what the worst of the things found asks for, which colours the headline above them."""
+    levels = [LEVEL[Verdict(colours.get(name, "ACTIVE_SEGMENT"))] for name in found]
+    return min(levels, key=list(Level).index, default=Level.SETTLED)
 
 
 def _simulate_steps(report: Report) -> tuple[Step, ...]:

@@ -230,10 +230,24 @@ def test_the_page_of_a_failover_counts_partitions_whose_newest_file_contradicts_
     fine = [NewestSnapshot("/d", "t", number, 100, "MATCHES") for number in range(300)]
     wrong = NewestSnapshot("/d", "u", 0, 50, "SUSPECT", lacking=4, says="lacks 4 producers")
     failover = Failover.of([*fine, wrong, NewestSnapshot("/d", "v", 0, None, "NONE")])
-    assert (failover.counts, failover.wrong) == ({"SUSPECT": 1, "NONE": 1, "MATCHES": 300}, 1)
+    assert failover.counts == {"SUSPECT": 1, "NONE": 1, "MATCHES": 300}
     assert (failover.rows[0], len(failover.rows)) == (wrong, 200)
     page = failover_html(summarise(sample_table(), RUN), ExactlyOnce(failover=failover))
     assert "1 of 302 partitions would start from a snapshot that contradicts the log" in page
+    assert '<header class="BLOCKED">' in page
+
+
+def test_failover_headline_has_the_colour_of_the_worst_snapshot_below_it() -> None:
+    def page(*found: str) -> str:
+        rows = [NewestSnapshot("/d", "t", number, 1, each) for number, each in enumerate(found)]
+        known = ExactlyOnce(failover=Failover.of(rows))
+        return failover_html(summarise(sample_table(), RUN), known)
+
+    corrupt = page("MATCHES", "CORRUPT", "CORRUPT")
+    assert "2 of 3 partitions would start without their newest snapshot, which cannot be read" in corrupt
+    assert '<header class="BLOCKED">' in corrupt
+    assert '<header class="READY">' in page("MATCHES", "EXTENDS")
+    assert '<header class="SETTLED">' in page("MATCHES", "NONE")
 
 
 def test_scan_writes_the_same_page(tmp_path: Path) -> None:
