@@ -157,7 +157,7 @@ def expire(
     # First: claims, which some of the segments take with them, say which uploads are ours.
     swept = sweep_store(store, keys, lambda name: matches_topic(name, topic)) if apply else SweptStore()
     for plan in Progress(output, "expiring").watch_done(found):
-        if apply and plan.going:
+        if apply and plan.has_changes:
             check()
         done.append(carry_out(store, keys, plan) if apply else ExpireOutcome(plan))
     objects = sum(each.swept.objects for each in done)
@@ -167,7 +167,7 @@ def expire(
     if not done:
         # As it is once all of a topic has gone; or its name was mistyped.
         output.warn("nothing to delete: there are no remote segments of a topic and partition that was asked for")
-    elif not summary.segments and not summary.leftovers:
+    elif not summary.leftovers and not any(each.plan.has_changes for each in done):
         output.talk("nothing to delete")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
@@ -214,6 +214,8 @@ def _show(output: Output, done: Sequence[ExpireOutcome], summary: ExpireSummary)
             output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")
         if error is not None:
             output.warn(error.message)
+        elif plan.has_changes and not plan.going:
+            output.talk(f"{plan.partition}: expire.json records that the log begins at {plan.log_start_offset}")
         for each in deleted:
             for left in each.failures:
                 output.warn(f"still there: {left.key}: {left.reason}")

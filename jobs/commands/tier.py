@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class HostRequest:
     """What is to be tiered from one host, as its options say; times in ms.
 
-    With `apply` remote storage is asked first: a bucket that refuses is told before the work.
+    Remote storage is asked first: a bucket that refuses is told before the work, of a plan, too.
 
     Attributes:
         remote: as the user wrote it.
@@ -71,8 +71,7 @@ class HostRequest:
 
     def __post_init__(self) -> None:
         opt.expiry(self.expiration, self.as_of, self.now, self.producer_expiration)
-        if self.apply:
-            next(iter(self.store.list()), None)
+        next(iter(self.store.list()), None)
 
     @cached_property
     def store(self) -> ObjectStore:

@@ -104,7 +104,7 @@ def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]],
         found = read_claim(store, ObjectKeys(), segment)
     except CorruptDataError:
         return {copy.segment_id for copy in by_offset[segment.base_offset]}
-    return set() if found is None else {attempt.segment_id for attempt in found.attempts}
+    return set() if found is None else set(found.segment_ids)
 
 
 def taking_all(remote: RemoteInventory) -> RemoteInventory:

@@ -36,16 +36,20 @@ def copies_with(
     """The complete copies that hold an offset, at least one; only `segment_id` where one is given.
 
     Raises:
+        CorruptDataError: there is none, and one that may hold it is damaged or lost an object.
         ObjectNotFoundError: there is none.
     """
-    copies = [copy for copy in remote.segments if copy.start_offset <= offset < copy.end_offset]
-    copies = [copy for copy in copies if segment_id in (None, copy.segment_id)]
+    wanted = [copy for copy in remote.segments if segment_id in (None, copy.segment_id)]
+    copies = [copy for copy in wanted if copy.start_offset <= offset < copy.end_offset]
     if copies:
         return copies
-    near = [each.problem for each in remote.leftovers if each.start_offset <= offset][-1:]
-    raise ObjectNotFoundError(
+    behind = max((copy.end_offset for copy in wanted if copy.start_offset <= offset), default=0)
+    near = [each for each in remote.leftovers if segment_id in (None, each.segment_id)]
+    near = [each for each in near if behind <= each.start_offset <= offset]
+    error = CorruptDataError if any(each.is_visible for each in near) else ObjectNotFoundError
+    raise error(
         f"{store.uri}: no complete segment of {remote.partition} holds offset {offset}"
-        + "".join(f": {x}" for x in near),
+        + "".join(f": {each.problem}" for each in near[-1:]),
         hint="tiersnap restore --segments, without --apply, lists what there is",
     )
 

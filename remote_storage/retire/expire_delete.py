@@ -55,7 +55,7 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
         PartitionInUseError: somebody else is, since it was planned.
     """
     record = plan.record
-    if plan.going:
+    if plan.has_changes:
         started = replace(record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
         if started != record:
             record = _record(store, keys, plan, started)

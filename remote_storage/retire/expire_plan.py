@@ -66,7 +66,7 @@ class ExpirePlan:
     Attributes:
         action: DELETE, or why nothing goes: LEAVE_TO_BROKERS, IN_USE or REFUSE, and then there are no segments.
         segments: ascending; those that go, then at most one that is LOCKED and what waits for it.
-        log_start_offset: behind those that go; 0 where none does.
+        log_start_offset: behind those that go, and behind what is lost below --log-start; 0 where nothing is known.
         record: what is recorded as being deleted.
         hint: what to do about a refusal.
         leftovers: keys of objects that ended attempts of ours left; they go, whoever manages the partition.
@@ -88,6 +88,11 @@ class ExpirePlan:
         """Those that may be deleted now."""
         return tuple(each for each in self.segments if each.action is ExpireAction.DELETE)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether segments go, or the log start moves: of segments that are lost nothing else can go."""
+        return bool(self.going) or self.log_start_offset > self.record.log_start_offset
+
 
 def plan_partition(
     store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
@@ -104,7 +109,8 @@ def plan_partition(
         somebody = in_use(store, keys, stored, begun, retention.now)
         if somebody:
             return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
-        segments = _expiring(store, stored, begun, retention)
+        found = _complete(store, stored, begun)
+        segments = _expiring(store, found, retention)
     except TransientError:
         raise
     except TiersnapError as error:
@@ -113,7 +119,10 @@ def plan_partition(
     ahead = [_begun_segment(each, by_id.get(each.segment_id)) for each in record.deleting]
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
     looked = _up_to_the_first_lock(store, ordered)
-    log_start = max([record.log_start_offset, *(each.end_offset for each in looked if each.moves_log_start)])
+    going = {each.segment_id for each in looked if each.action is ExpireAction.DELETE}
+    oldest = min((each.start_offset for each in found if each.segment_id not in going), default=0)
+    ends = (each.end_offset for each in looked if each.moves_log_start)
+    log_start = max(record.log_start_offset, min(retention.log_start_offset or 0, oldest), *ends)
     written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
     gone = ExpiredOffsets(log_start, written_before)
     left = _leftovers(store, keys, stored, gone)
@@ -137,12 +146,14 @@ def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, g
     )
 
 
-def _expiring(
-    store: ObjectStore, stored: PartitionObjects, begun: Container[str], retention: Retention
-) -> list[ExpiringSegment]:
-    """Segments that retention has passed and whose deletion has not begun."""
+def _complete(store: ObjectStore, stored: PartitionObjects, begun: Container[str]) -> list[RemoteSegment]:
+    """Complete segments whose deletion has not begun."""
     left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
-    found = [each for each in in_parallel(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
+    return [each for each in in_parallel(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
+
+
+def _expiring(store: ObjectStore, found: Sequence[RemoteSegment], retention: Retention) -> list[ExpiringSegment]:
+    """Those that retention has passed."""
     if not found:
         return []
     lineage = read_lineage(store, newest(found))

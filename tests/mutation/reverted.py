@@ -62,6 +62,12 @@ REVERTED = (
         "        for local in ():",
     ),
     Danger(
+        "remote_storage/retire/expire_plan.py",
+        "expire records no log start of what is lost",
+        "min(retention.log_start_offset or 0, oldest)",
+        "0",
+    ),
+    Danger(
         "remote_storage/retire/leftovers.py",
         "what a killed attempt left stays",
         "return age > older_than and claims",

@@ -238,8 +238,7 @@ class Scenario:
             if world.readable() != {*range(END)} and self._name_what_is_lost():
                 return
             assert world.readable() == {*range(END)}, world.story()
-        is_named = self._lacks_oldest and codes == [ExitCode.GATE_REFUSED, ExitCode.OK]
-        assert is_named or not any(codes), f"{codes}: {world.story()}"
+        assert not any(codes), f"{codes}: {world.story()}"
         left = self.left_behind(self.log_start)
         assert not left, f"{left}: {world.story()}"
         assert self.kind is not Kind.UNMANAGED or self._alone("c restore") == 0, world.story()
@@ -261,13 +260,6 @@ class Scenario:
             self._let_pass()
         left = self.left_behind(self.log_start if name == "c expire" else 0)
         assert not left, f"{name}, {codes}, {left}: {self.world.story()}"
-
-    @property
-    def _lacks_oldest(self) -> bool:
-        """Whether nothing is left of the oldest segment: nobody can tell a loss from a deletion, and tier names it."""
-        parsed = [ObjectKeys().recognise(key) for key in self.world.store.objects]
-        starts = {found.offset for found in parsed if found is not None and found.kind in _OF_A_COPY}
-        return self.kind is Kind.UNMANAGED and self.world.is_lost and 0 not in starts
 
     def _name_what_is_lost(self) -> bool:
         """With copying off `tier` and `publish` put copies of ours in the place of what is lost, or name it.

@@ -278,6 +278,23 @@ def test_what_went_is_not_tiered_again_until_its_record_is_moved_away(archive, l
     assert tier_again(archive, layout, tmp_path / "logs", exit_code) == verdicts
 
 
+@pytest.mark.parametrize(("log_start", "recorded"), [(4, 4), (7, 5), (10, 10), (12, 10), (15, 15), (99, 15)])
+def test_expire_moves_the_log_start_past_what_is_lost(archive, layout, log_start, recorded, tmp_path):
+    lost = plan(archive, log_start_offset=5).going
+    archive.delete(key for each in lost for key in each.keys)
+    assert tier_again(archive, layout, tmp_path / "logs", 4)["GAP_IN_REMOTE"] == 1
+    said = expire(archive, "--log-start", str(log_start), "--unmanaged").err
+    assert ("records that the log begins at" in said) == (log_start < 10), said
+    assert expire(archive, "--log-start", str(log_start), "--unmanaged", "--apply").exit_code == 0
+    assert read_record(archive, KEYS, PARTITION) == ExpireRecord(log_start_offset=recorded)
+    assert tier_again(archive, layout, tmp_path / "logs", 4 if recorded < 5 else 0).get("EXPIRED", 0) == recorded // 5
+
+
+def test_expire_records_no_log_start_below_what_is_there(archive):
+    assert_said(expire(archive, "--log-start", "4", "--unmanaged", "--apply"), 0, "nothing to delete")
+    assert read_record(archive, KEYS, PARTITION) == ExpireRecord()
+
+
 def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there(archive, layout):
     flaky = FlakyStore(archive, {1: Fault.CRASH_BEFORE}, counted={"delete"})
     with pytest.raises(Crash):

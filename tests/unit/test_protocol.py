@@ -23,6 +23,7 @@ FOUND = {
     "a lost segment is lost again while it is uploaded again": (Kind.PUBLISHED, "lying puts", 190504648),
     "a lost segment has a record that its copy is begun": (Kind.PUBLISHED, EVERYTHING, 173635600),
     "a late put arrives when its segment was uploaded again": (Kind.UNMANAGED, "late puts", 108),
+    "the oldest segments are lost, and expire gives them up": (Kind.UNMANAGED, "lost objects", 5247),
     "a copy leaves an upload and is replaced by a longer one": (Kind.PUBLISHED, "left uploads", 533167338),
 }
 """What random seeds have found, and what few of them meet."""

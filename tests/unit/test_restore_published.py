@@ -18,9 +18,11 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim, reopen
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
@@ -119,6 +121,15 @@ def test_without_a_cluster_what_tiersnap_made_is_restored_only_when_that_is_aske
     assert not (disk / f"{TOPIC}-0").exists()
     assert_said(restore(store, disk, "--apply", "--unpublished"), 0, "topic existence was not checked")
     assert (disk / f"{TOPIC}-0").is_dir()
+
+
+def test_restore_takes_a_copy_of_ours_that_was_replaced_for_none_of_a_broker(tmp_path):
+    store = tiered_by_us(tmp_path)
+    for key in [info.key for info in store.list("claims/")]:
+        claimed = ObjectKeys().parse(key)
+        held = read_claim(store, ObjectKeys(), ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
+        reopen(store, ObjectKeys(), held, Attempt(new_segment_id(), "run-2"), is_whole=True)
+    assert_said(restore(store, new_disk(tmp_path / "disk")), 4, "not known to be published")
 
 
 def test_a_copy_of_ours_that_nothing_needs_is_in_nobody_s_way(tmp_path):

@@ -221,6 +221,25 @@ def test_damage_is_found_before_anything_comes_out(store, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["remote"]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fetch_ends_with_5_when_the_segment_lost_an_object(tmp_path, layout):
+    store = DirectoryStore(tmp_path / "remote")
+    tier(TV2, store, layout=LAYOUTS[layout])
+    assert fetch(store, 1379).exit_code == 2
+    (log,) = store.root.rglob(f"{695:020d}-*.log")
+    log.unlink()
+    assert_said(fetch(store, 700), 5, "holds offset 700", "no .log")
+    assert_said(fetch(store, 700, "--segment-id", "A" * 22), 2, "holds offset 700")
+    assert_said(fetch(store, 3), 0)
+
+
+def test_fetch_ends_with_5_when_the_manifest_is_damaged(store):
+    (manifest,) = store.root.rglob(f"{695:020d}-*.rsm-manifest")
+    manifest.write_text("{")
+    assert_said(fetch(store, 700), 5, "holds offset 700", manifest.name)
+    assert_said(fetch(store, 1379), 5, "holds offset 1379")
+
+
 def test_of_several_copies_the_latest_is_taken_or_the_one_that_is_named(store, tmp_path):
     (later,) = tier(TV2, store, bases={695}, event_timestamp=1_800_000_000_000)
     planned = fetch(store, 700)
