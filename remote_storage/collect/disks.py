@@ -52,7 +52,7 @@ class DiskCollection:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of it was collected yet, or a partition that was is gone from the disk."""
+        """Return whether nothing of the disk was collected yet, or a collected partition is gone from it."""
         marker = CollectedFolder(self.store).marker().value
         return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
 

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[_T]):
-    """What was read and the `etag` that it is replaced by; None and "" where there is nothing."""
+    """An object as it was read, and the `etag` that it is replaced by; None and "" if there is none."""
 
     value: _T | None = None
     etag: str = ""

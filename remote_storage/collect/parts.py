@@ -40,7 +40,7 @@ class DecodePart:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next segment belongs to another object."""
+        """Return whether the next segment belongs to another object."""
         header_bytes = 0 if self._batches is None else self._batches.size
         return (
             self._log_bytes >= MOST_LOG_BYTES

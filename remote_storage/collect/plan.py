@@ -1,4 +1,4 @@
-"""What a collection has to do about one partition: its log directory beside the listing that was shipped before."""
+"""Plan the collection of one partition: compare its log directory with the listing that was shipped before."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class CollectPlan:
 
     @property
     def bytes_to_read(self) -> int:
-        """Of segment files."""
+        """Return the bytes of segment files to read."""
         return sum(segment.log.size for segment in self.segments)
 
     @property
     def listing(self) -> Listing:
-        """What is to be shipped as the listing, once `decodes` and `snapshots` name everything.
+        """Return the listing to ship, once `decodes` and `snapshots` name everything.
 
         Raises:
             KeyError: they do not.
@@ -67,7 +67,7 @@ class CollectPlan:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything has to be written."""
+        """Return whether anything has to be written."""
         if self.segments or self.snapshot_files or self.before is None:
             return True
         return self.is_due or self.listing.row != self.before.row
@@ -82,7 +82,7 @@ def plan_partition(
     with_batches: bool,
     now: int,
 ) -> CollectPlan:
-    """What is to be done about a partition.
+    """Plan the collection of a partition.
 
     Args:
         log_dir: as the user named it.

@@ -1,4 +1,4 @@
-"""What was collected of a log directory, in numbers."""
+"""The totals of a collected log directory."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a segment becomes objects, and their keys."""
+"""Layouts: the objects of a segment, and their keys."""

@@ -1,4 +1,4 @@
-"""Where the chunks of a remote segment lie: the `chunkIndex` of the Aiven plugin's manifest.
+"""The `chunkIndex` of the Aiven plugin's manifest: the positions of a remote segment's chunks.
 
 A segment file is cut into chunks of `originalChunkSize` bytes, the last one shorter, and each is transformed by itself
 (compressed with zstd, encrypted, or left as it is); the log object is the transformed chunks end to end.

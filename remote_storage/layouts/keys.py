@@ -73,7 +73,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
 class KeyKind(StrEnum):
-    """What an object is; the last word of the value is how its key ends."""
+    """A kind of object; the last word of the value is the suffix of its key."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -94,12 +94,12 @@ class KeyKind(StrEnum):
 
     @property
     def suffix(self) -> str:
-        """How the key ends."""
+        """Return the suffix of the key."""
         return self.value.rpartition(" ")[2]
 
     @property
     def is_local(self) -> bool:
-        """Whether LocalTieredStorage names it."""
+        """Return whether LocalTieredStorage names it."""
         return self.value.startswith("local ")
 
 
@@ -121,7 +121,7 @@ _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """What a key says; fields that its kind does not have are None.
+    """The parts of a key; fields that its kind does not have are None.
 
     Attributes:
         partition: the topic's partition 0 for UNBLOCK, which is of the topic as a whole.
@@ -158,18 +158,18 @@ class ObjectKeys:
         return self._segment(kind, metadata.id, metadata.start_offset)
 
     def segment_stem(self, metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> str:
-        """What the keys of all objects of a remote segment begin with, and no others do."""
+        """Return the prefix that the keys of a remote segment's objects share with no others."""
         kind = KeyKind.LOCAL_LOG if local else KeyKind.LOG
         return self.segment(kind, metadata).removesuffix(kind.suffix)
 
     def partition_segments(self, partition: TopicIdPartition, *, local: bool = False) -> str:
-        """What the keys of all segments of a partition begin with, and no others do; it needs a topic id."""
+        """Return the prefix of the keys of a partition's segments, and of no others; it needs a topic id."""
         if local:
             return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
         return f"{self.prefix}{partition.topic}-{_id(partition)}/{partition.partition}/"
 
     def partition_snapshots(self, partition: TopicIdPartition) -> str:
-        """What the keys of all snapshots and snapshot manifests of a partition begin with, and no others do."""
+        """Return the prefix of the keys of a partition's snapshots and snapshot manifests, and of no others."""
         return f"{self.prefix}{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
 
     def snapshot(self, partition: TopicIdPartition, offset: int) -> str:
@@ -191,7 +191,7 @@ class ObjectKeys:
         return f"{self.partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
     def partition_claims(self, partition: TopicIdPartition) -> str:
-        """What the keys of all claims of a partition begin with, and no others do; it needs a topic id."""
+        """Return the prefix of the keys of a partition's claims and of what lies beside them; it needs a topic id."""
         return f"{self.prefix}{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
 
     def claim(self, partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
@@ -219,19 +219,19 @@ class ObjectKeys:
 
     @property
     def probes(self) -> str:
-        """What the keys of all probes begin with; each lives as long as one question to the store."""
+        """Return the prefix of the keys of probes; each lives as long as one question to the store."""
         return f"{self.prefix}{PROBES}"
 
     def topic(self, topic: str, *, local: bool = False) -> str:
-        """What the keys of all segments of a topic begin with, whatever its id; those of other topics may as well."""
+        """Return a prefix of the keys of a topic's segments, whatever its id; other topics may share it."""
         return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{self.prefix}{topic}-"
 
     def topic_snapshots(self, topic: str) -> str:
-        """What the keys of all snapshots of a topic begin with, whatever its id; those of other topics may as well."""
+        """Return a prefix of the keys of a topic's snapshots, whatever its id; other topics may share it."""
         return f"{self.prefix}{SNAPSHOTS}/{topic}-"
 
     def topic_claims(self, topic: str) -> str:
-        """What the keys of all claims of a topic begin with, whatever its id; those of other topics may as well."""
+        """Return a prefix of the keys of a topic's claims, whatever its id; other topics may share it."""
         return f"{self.prefix}{CLAIMS}/{topic}-"
 
     def format(self, key: ParsedKey) -> str:
@@ -255,7 +255,7 @@ class ObjectKeys:
         return self._segment(key.kind, segment_id, key.offset)
 
     def parse(self, key: str) -> ParsedKey:
-        """What `key` names.
+        """Take a key apart.
 
         Raises:
             InvalidKeyError: not a key below this prefix, or of no kind listed above.
@@ -292,7 +292,7 @@ class ObjectKeys:
         )
 
     def recognise(self, key: str) -> ParsedKey | None:
-        """What `key` names, None if it is somebody else's."""
+        """Take a key apart; return None if it is no key of this project."""
         try:
             return self.parse(key)
         except InvalidKeyError:

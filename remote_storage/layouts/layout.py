@@ -1,4 +1,4 @@
-"""What a layout of remote segments must say: which objects, in which order, and how a reader finds its way."""
+"""The protocol of layouts: which objects a remote segment has, their order, and how a reader finds its indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IndexType(StrEnum):
 
 
 class StoredState(StrEnum):
-    """What of one attempt is in the store."""
+    """The part of one attempt's objects that is in the store."""
 
     ABSENT = "ABSENT"
     PARTIAL = "PARTIAL"  # no reader will take it for a segment
@@ -38,7 +38,7 @@ class PlannedObject:
 
 
 class Layout(Protocol):
-    """How a segment becomes objects; layouts are values and can be pickled."""
+    """The objects of a segment; layouts are values and can be pickled."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Layout(Protocol):
         ...
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """What to write behind the log, in this order; the last one makes the segment visible.
+        """Return the objects to write behind the log, in this order; the last one makes the segment visible.
 
         Args:
             indexes: all but the transaction index, which not every segment has.
@@ -62,11 +62,11 @@ class Layout(Protocol):
         ...
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """What the keys of all objects of the copy begin with, and no others do."""
+        """Return the prefix that the keys of the segment's objects share with no others."""
         ...
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
-        """What is in the store."""
+        """Return how much of the segment is in the store."""
         ...
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:

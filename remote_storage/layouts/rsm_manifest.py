@@ -53,7 +53,7 @@ Offset = Annotated[int, Meta(ge=0, le=LARGEST_LONG)]
 
 @dataclass(frozen=True, slots=True)
 class RsmManifest:
-    """What it says of its segment.
+    """The content of a manifest.
 
     Attributes:
         metadata: as COPY_SEGMENT_FINISHED.

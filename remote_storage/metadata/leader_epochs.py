@@ -1,4 +1,4 @@
-"""Whether a remote segment lies in a partition's leader epoch lineage.
+"""Compare a remote segment with a partition's leader epoch lineage.
 
 A broker looks for remote segments by the epochs of its own leader epoch cache. One whose epochs are not in it is no
 segment of this log to the broker: its copier copies the offsets again, readers do not find it.
@@ -27,7 +27,7 @@ EndOffsetFor = Callable[[int], tuple[int, int]]
 
 
 def end_offset_for(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> EndOffsetFor:
-    """What a broker with this leader epoch cache, (epoch, start offset) ascending, answers; the end is exclusive."""
+    """Answer as a broker with this leader epoch cache, (epoch, start offset) ascending; the end is exclusive."""
 
     def answer(epoch: int) -> tuple[int, int]:
         if not epochs or epoch < 0:
@@ -44,7 +44,7 @@ def end_offset_for(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> En
 
 
 def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffsetFor, *, log_start_offset: int) -> str:
-    """Why `segment` is not in the lineage, in words for a person; "" if it is."""
+    """Return why `segment` is not in the lineage, in words for a person; "" if it is."""
     end = segment.end_offset + 1
     epochs = _without_empty(epochs_in_range(segment.segment_leader_epochs, log_start_offset, end), end)
     epochs = tuple((epoch, max(start, segment.start_offset)) for epoch, start in epochs)

@@ -1,4 +1,4 @@
-"""What the records of `__remote_log_metadata` come to: the newest state of every remote segment.
+"""Fold the records of `__remote_log_metadata` into the newest state of every remote segment.
 
 Records are taken as a broker takes them (RemoteIndex): a whole record must be COPY_SEGMENT_STARTED, an update must be
 of a segment that is known, and a step that KIP-405 does not allow is dropped. Unlike a broker's cache this one keeps
@@ -62,7 +62,7 @@ class MetadataCache:
         return self._segments.get(partition, {})
 
     def index(self, partition: TopicIdPartition) -> RemoteIndex:
-        """What brokers find of a partition."""
+        """Return the segments of a partition as brokers find them."""
         return self._indexes[partition]
 
     def partitions(self) -> list[TopicIdPartition]:
@@ -74,5 +74,5 @@ class MetadataCache:
         return (segment for segment in self.segments(partition).values() if segment.state is state)
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
-        """When a segment's first and its newest record came: numbers that grow with the topic, within a partition."""
+        """Return the positions of a segment's first and newest record: numbers that grow within a partition."""
         return self._order[segment.id.segment_id]

@@ -1,4 +1,4 @@
-"""Which partition of `__remote_log_metadata` a user partition's records go to.
+"""Map a user partition to its partition of `__remote_log_metadata`.
 
     hash       = 31 * (31 * (31 + H(low 64 bits of the topic id)) + H(high 64 bits)) + partition, in 32 bits with
                  wrap-around, where H(v) is the low 32 bits of v ^ (v >>> 32): Java's hashCode of TopicIdPartition

@@ -69,7 +69,7 @@ class CorruptMetadataRecordError(CorruptDataError):
 
 
 class PartitionDeleteState(IntEnum):
-    """What is known of a partition whose topic is deleted; no broker up to 4.3 writes it."""
+    """State of a partition whose topic is deleted; no broker up to 4.3 writes it."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1

@@ -66,7 +66,7 @@ class EpochIndex:
         self.highest = max(self.highest, end)
 
     def read(self, first: int, last: int = _ENDLESS) -> Iterator[Found]:
-        """What is found for the offsets `first` to `last`, ascending, each offset once."""
+        """Yield the segments found for the offsets `first` to `last`, ascending, each offset once."""
         at, number = first, bisect_right(self.starts, first)
         while at <= last:
             until = min(last, self.starts[number] - 1) if number < len(self.starts) else last
@@ -125,7 +125,7 @@ class RemoteIndex:
         return found
 
     def read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """What is found for the offsets that `copy` holds, under its epochs, whether it is in here or not."""
+        """Yield the segments found for the offsets of `copy` under its epochs, whether it is in here or not."""
         for epoch, start, end in parts(copy):
             yield from self.epochs[epoch].read(start, end)
 

@@ -31,7 +31,7 @@ _UUID_LENGTH = 22
 
 
 class SegmentState(IntEnum):
-    """What is known of a remote segment; the numbers are those of Kafka's records."""
+    """State of a remote segment; the numbers are those of Kafka's records."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -55,7 +55,7 @@ ALLOWED_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
 
 
 def is_uuid(text: str) -> bool:
-    """Whether `text` is a UUID as Kafka writes it: 22 characters base64url of 16 bytes, no padding, one spelling."""
+    """Return whether `text` is a UUID as Kafka writes it: 22 characters base64url, no padding, one spelling."""
     if len(text) != _UUID_LENGTH:
         return False
     try:
@@ -131,7 +131,7 @@ class RemoteLogSegmentId:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegmentMetadata:
-    """What Kafka's metadata records say of a remote segment.
+    """A remote segment in Kafka's metadata records.
 
     Attributes:
         start_offset: base offset of the segment.

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What became of a segment: DELETE_SEGMENT_FINISHED, or STARTED and what is still there."""
+    """The result for a segment: DELETE_SEGMENT_FINISHED, or STARTED with the objects that are still there."""
 
     segment: ExpiringSegment
     state: SegmentState
@@ -95,7 +95,7 @@ def _reached(record: ExpireRecord) -> int:
 
 
 def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
-    """What goes now, and what is half gone since an earlier run and locked now: nobody else knows of that."""
+    """Return the segments that go now, and those that an earlier run began to delete and that are locked now."""
     return tuple(
         Deleting(each.segment_id, each.start_offset, each.end_offset)
         for each in plan.segments
@@ -122,7 +122,7 @@ def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartiti
 
 
 class ExpireOutcome(NamedTuple):
-    """What became of a partition.
+    """The result for a partition.
 
     Attributes:
         deleted: of the segments that were begun.
@@ -171,7 +171,7 @@ def exit_code_of(done: Sequence[ExpireOutcome]) -> ExitCode:
 
 
 def errors_of(done: Sequence[ExpireOutcome]) -> list[TiersnapError]:
-    """What was refused, what ended a partition, and what could not be deleted."""
+    """Return refusals, errors that ended a partition, and objects that could not be deleted."""
     refused = [
         GateError(f"{each.plan.partition}: {each.plan.reason}", hint=each.plan.hint)
         for each in done
@@ -183,7 +183,7 @@ def errors_of(done: Sequence[ExpireOutcome]) -> list[TiersnapError]:
 
 
 def _left(done: Sequence[ExpireOutcome]) -> Iterator[DeleteFailure]:
-    """What could not be deleted."""
+    """Yield the objects that could not be deleted."""
     for each in done:
         yield from (failed for deleted in each.deleted for failed in deleted.failures)
         yield from each.swept.failures

@@ -1,4 +1,4 @@
-"""What `expire` would delete of a partition, and why it deletes nothing: looked at in the store, nothing is changed."""
+"""Plan what `expire` deletes of a partition, or say why it deletes nothing; the store is read and not changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ExpiringSegment:
 
     @property
     def moves_log_start(self) -> bool:
-        """Whether the log begins behind it once it is gone."""
+        """Return whether the log begins behind the segment once that is gone."""
         return self.action is ExpireAction.DELETE and self.breach is not Breach.OUTSIDE_LINEAGE
 
 
@@ -209,7 +209,7 @@ def _up_to_the_first_lock(store: ObjectStore, segments: Sequence[ExpiringSegment
 
 
 def _locks(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> list[str]:
-    """What locks each, as its last written object tells; it ends with the first that is locked."""
+    """Return what locks each segment, by its last written object; the list ends with the first that is locked."""
     locks: list[str] = []
     for found in in_waves(partial(_lock, store), segments):
         locks += found
@@ -232,7 +232,7 @@ class PartitionInUseError(TransientError):
 
 
 def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun: Container[str], now: int) -> str:
-    """Who may be copying segments of the partition, in words for a person; "" if nobody.
+    """Return who may be copying segments of the partition, in words for a person; "" if nobody.
 
     A claim that is older than any upload may last is nobody's, nor is one whose process on this host is gone. A segment
     that no claim names is a broker's, under way for as long as its manifest may take.

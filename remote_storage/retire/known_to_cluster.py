@@ -1,4 +1,4 @@
-"""What a cluster knows of a partition, and why nothing of the partition may be removed on the strength of it."""
+"""A cluster's knowledge of a partition, and the reasons why nothing of the partition may be removed by it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KnownToCluster(Protocol):
 
     @property
     def cluster_id(self) -> str:
-        """Of the cluster."""
+        """Return the id of the cluster."""
         ...
 
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
@@ -33,7 +33,7 @@ class KnownToCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownPartition:
-    """What a cluster says of a partition.
+    """A cluster's records of a partition, and its topic.
 
     Attributes:
         cluster_id: of the cluster.
@@ -57,21 +57,21 @@ class KnownPartition:
 
     @property
     def has_undeleted(self) -> bool:
-        """Whether a record tells of a segment that is not deleted."""
+        """Return whether a record tells of a segment that is not deleted."""
         return any(each.state is not _DELETED for each in self.records.values())
 
     @property
     def is_live(self) -> bool:
-        """Whether the cluster has the topic, under this id."""
+        """Return whether the cluster has the topic under this id."""
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Whether no record tells of a segment, or only that it was deleted, or its topic is certainly gone."""
+        """Return whether no record tells of a segment, or only of its deletion, or the topic is certainly gone."""
         record = self.records.get(segment_id)
         return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 
     def published_end(self, leader_epoch: int) -> int:
-        """Where (exclusive) that ends which `publish` need not tell of again, for a copy of this last leader epoch.
+        """Return the end (exclusive) up to which `publish` need not tell of a copy of this last leader epoch.
 
         A finished segment of an older leader epoch says nothing of it: the log may have been cut in between.
         """
@@ -79,14 +79,14 @@ class KnownPartition:
         return max(self.log_start or 0, *ends, 0)
 
     def finished_end(self, segment_id: str, leader_epoch: int) -> int:
-        """Where (exclusive) a segment ends that is finished under this last leader epoch or a later one; else 0."""
+        """Return the end (exclusive) of the segments finished under this last leader epoch or a later one; else 0."""
         record = self.records.get(segment_id)
         if record is None or record.state is not _FINISHED or record.segment_leader_epochs[-1][0] < leader_epoch:
             return 0
         return record.end_offset + 1
 
     def refusal(self, cluster_id: str | None) -> str:
-        """Why nothing of the partition may be removed, "" if it may; `cluster_id` is what the store says of it."""
+        """Return why nothing of the partition may be removed, "" if it may; `cluster_id` is that of the store."""
         if cluster_id is None:
             return "no cluster.json says which cluster it comes from"
         if cluster_id != self.cluster_id:
@@ -107,7 +107,7 @@ class KnownPartition:
 
 
 class Manager(StrEnum):
-    """Whose the deletion is."""
+    """The party that deletes remote segments."""
 
     NOBODY = "NOBODY"
     BROKERS = "BROKERS"
@@ -130,7 +130,7 @@ def manager_of(
     unblocking: bool,
     unmanaged: bool,
 ) -> Managed:
-    """Who deletes the remote segments of a partition: brokers, or nobody.
+    """Return who deletes the remote segments of a partition: brokers, or nobody.
 
     Brokers do as long as the cluster has the topic under this id, or a record of one of its segments that is not
     DELETE_SEGMENT_FINISHED. That nobody does is proven if the cluster that `cluster.json` names has deleted all that it

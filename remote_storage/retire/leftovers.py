@@ -34,7 +34,7 @@ GRACE_MS = STALE_AFTER_MS
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was deleted: objects, and what could not be."""
+    """The number of deleted objects, and the objects that could not be deleted."""
 
     objects: int = 0
     failures: tuple[DeleteFailure, ...] = ()
@@ -89,7 +89,7 @@ def sweep_partition(
 
 
 def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | IncompleteSegment, older_than: int) -> bool:
-    """Whether the attempt is over; one that holds its claim unfinished, and is stale, is ended now."""
+    """Return whether the attempt is over; end one that holds its claim unfinished and is stale."""
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):
         return True

@@ -1,4 +1,4 @@
-"""What of a partition is an orphan, and which orphans may go.
+"""Find the orphans of a partition, and judge which may go.
 
 An object may go if tiersnap announced it (a claim names the attempt, a manifest or the object itself the snapshot), it
 is older than a grace by the store's clock, and the cluster that `cluster.json` names has no record of it, or one that
@@ -49,13 +49,13 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """What is old enough; `now` in ms by the store's clock, `older_than` in ms."""
+    """The age from which objects may go; `now` in ms by the store's clock, `older_than` in ms."""
 
     now: int
     older_than: int
 
     def is_old(self, modified: int) -> bool:
-        """Whether something of that time (ms, by the same clock) is."""
+        """Return whether an object of that time (ms, by the same clock) is old enough."""
         return self.now - modified > self.older_than
 
     def waiting(self, orphan: Orphan, modified: int) -> Orphan:
@@ -90,7 +90,7 @@ def judge_attempts(
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """What of a partition may go once it is old, as far as that is known without a look into remote segments."""
+    """Yield what may go once it is old, as far as that is known without a look into remote segments."""
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
             kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
@@ -148,18 +148,18 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate,
 
 @dataclass(frozen=True, slots=True)
 class _Others:
-    """What else is there of a partition; the attempts in ascending start offset."""
+    """The other objects of a partition; the attempts in ascending start offset."""
 
     attempts: Sequence[SegmentObjects]
     known: KnownPartition
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
 
     def lies_elsewhere(self, segment_id: str, attempt: SegmentObjects) -> bool:
-        """Whether what there is of `segment_id` lies in another layout than `attempt`, which it cannot supersede."""
+        """Return whether `segment_id` lies in another layout than `attempt`, which it cannot supersede then."""
         return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
     def hold(self, copy: RemoteSegment, finished: str | None) -> bool:
-        """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""
+        """Return whether `finished`, or segments that the cluster knows, hold its offsets above the log start."""
         reached = max(copy.start_offset, self.known.log_start or 0)
         epoch = copy.metadata.segment_leader_epochs[-1][0]
         for attempt in self.attempts:

@@ -25,17 +25,17 @@ class OrphansOutcome:
 
     @property
     def wanted(self) -> list[Orphan]:
-        """What may be removed."""
+        """Return the orphans that may be removed."""
         return [each for each in self.found if each.action is Fate.REMOVE]
 
     @property
     def refused(self) -> list[Orphan]:
-        """What may not, for a reason that a person must clear."""
+        """Return those that may not, for a reason that a person must clear."""
         return [each for each in self.found if each.action is Fate.REFUSE]
 
     @property
     def waiting(self) -> list[Orphan]:
-        """What is too young."""
+        """Return those that are too young."""
         return [each for each in self.found if each.action is Fate.WAIT]
 
     @property
@@ -45,12 +45,12 @@ class OrphansOutcome:
 
     @property
     def left(self) -> list[Orphan]:
-        """What is there now, but for what is too young."""
+        """Return those that are there now, without the young ones."""
         gone = {id(orphan) for orphan, failures in self.done if not failures}
         return [each for each in self.found if id(each) not in gone and each.action is not Fate.WAIT]
 
     def errors(self) -> Iterator[TiersnapError]:
-        """What was refused, and what could not be removed."""
+        """Yield refusals, and objects that could not be removed."""
         for orphan in self.refused:
             yield GateError(f"{orphan.partition}: {orphan.reason}")
         for each in self.failures:

@@ -1,4 +1,4 @@
-"""What expire does with a segment, and remove-orphans with an object."""
+"""The actions of `expire` on segments and of `remove-orphans` on objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ExpireAction(StrEnum):
-    """What becomes of a segment, or of a whole partition."""
+    """The action on a segment, or on a whole partition."""
 
     DELETE = "DELETE"
     LOCKED = "LOCKED"  # the store does not let it be deleted now
@@ -17,7 +17,7 @@ class ExpireAction(StrEnum):
 
 
 class OrphanKind(StrEnum):
-    """What it is."""
+    """A kind of orphan."""
 
     COPY = "COPY"  # all objects of a segment
     ATTEMPT = "ATTEMPT"  # some of them
@@ -35,7 +35,7 @@ class OrphanKind(StrEnum):
 
 
 class Fate(StrEnum):
-    """What becomes of it."""
+    """The action on an orphan."""
 
     REMOVE = "REMOVE"
     WAIT = "WAIT"  # too young; it may go later

@@ -1,4 +1,4 @@
-"""Which remote segments of a partition retention has passed. Pure: metadata in, a prefix of the log out.
+"""Find the remote segments of a partition that are past retention. Pure: metadata in, a prefix of the log out.
 
 As RemoteLogManager.RLMExpirationTask does it: in ascending offset, up to the first segment that stays,
 
@@ -25,7 +25,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 
 class Breach(StrEnum):
-    """What makes a segment go."""
+    """The limit that a segment breaks."""
 
     LOG_START = "LOG_START"
     TIME = "TIME"
@@ -36,7 +36,7 @@ class Breach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is to stay; None sets no limit.
+    """The limits of retention; None sets no limit.
 
     Attributes:
         now: ms, by the store's clock.

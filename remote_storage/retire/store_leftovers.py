@@ -1,4 +1,4 @@
-"""What killed processes left that no reader ever sees: multipart uploads, temporary files, probes of the store.
+"""Sweep leftovers of killed processes that no reader ever sees: multipart uploads, temporary files, probes.
 
 What shows that they are ours is enough: a claim that names the attempt, the mark in a file's name, the prefix of our
 probes. An upload that is older than a grace is under way no more: an attempt gives up long before, and one whose answer
@@ -37,7 +37,7 @@ class UploadOfSegment:
 
 @dataclass(frozen=True, slots=True)
 class SweptStore:
-    """How many of each kind were removed."""
+    """The number of removed leftovers of each kind."""
 
     probes: int = 0
     files: int = 0
@@ -67,7 +67,7 @@ def old_uploads(store: ObjectStore, older_than: int) -> list[UnfinishedUpload]:
 def uploads_of_segments(
     store: ObjectStore, keys: ObjectKeys, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> Iterator[UploadOfSegment]:
-    """Of uploads those of segments of the topics that `is_wanted` takes; a listing of claims for each partition, and a
+    """Yield the uploads of segments of the topics that `is_wanted` takes; a listing of claims for each partition, and a
     request for each claim at the offset of an upload.
     """
     claimed: dict[TopicIdPartition, tuple[ClaimedSegment, ...]] = {}

@@ -1,4 +1,4 @@
-"""What a claim says: one JSON object, by which the attempts at one segment know of each other.
+"""A claim: one JSON object, by which the attempts at one segment know of each other.
 
     {"version":1,
      "attempts":[{"segmentId":"…","runId":"…","warehouse":"s3://…"|null,
@@ -41,7 +41,7 @@ _LOOK = "look at it; if no run is at this segment, delete the object and run the
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSegment:
-    """What is claimed; `leader_epoch` is that of the segment's last leader epoch entry."""
+    """The segment that is claimed; `leader_epoch` is that of its last leader epoch entry."""
 
     partition: TopicIdPartition
     base_offset: int
@@ -114,7 +114,7 @@ class Claim:
 
     @property
     def segment_ids(self) -> tuple[str, ...]:
-        """Of all copies and attempts that are ours."""
+        """Return the segment ids of all copies and attempts of ours."""
         return (*self.kept, *(attempt.segment_id for attempt in self.attempts))
 
     @property
@@ -123,7 +123,7 @@ class Claim:
         return tuple(attempt for attempt in self.attempts[:-1] if attempt.segment_id != self.finished)
 
     def names(self, segment_id: str | None) -> bool:
-        """Whether it is of an attempt with that segment id."""
+        """Return whether an attempt has that segment id."""
         return any(each.segment_id == segment_id for each in self.attempts)
 
     def taken_by(self, attempt: Attempt) -> Claim:

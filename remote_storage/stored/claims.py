@@ -1,4 +1,4 @@
-"""How the attempts at one segment keep out of each other's way.
+"""The protocol by which the attempts at one segment exclude each other.
 
 Each attempt has a segment id of its own, and does in this order:
 
@@ -95,7 +95,7 @@ def claim(
 def may_take_over(
     held: Claim, attempt: Attempt, age: int, stale_after_ms: int, gone: Callable[[Process], bool] = is_gone
 ) -> str | None:
-    """Why `attempt` may take over a claim that nobody finished, `age` ms after its last change; None if it may not."""
+    """Return why `attempt` may take over an unfinished claim, `age` ms after its last change; None if it may not."""
     holder = held.holder
     if held.names(attempt.segment_id):
         return None  # it was taken over itself: a new attempt has a new segment id
@@ -125,7 +125,7 @@ def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attem
 
 
 def is_still_ours(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
-    """Whether the attempt that holds `claimed` still does; asked before its copy is made visible."""
+    """Return whether the attempt that holds `claimed` still does; asked before its copy is made visible."""
     found = read_claim(store, keys, claimed.segment)
     return found is not None and found.holder == claimed.holder
 
@@ -185,8 +185,8 @@ def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPar
 def list_beside_claims(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition
 ) -> tuple[dict[ClaimedSegment, int], frozenset[KeyKind]]:
-    """When each claim of a partition was last changed (ms, by the store's clock), by base offset; and what kinds of
-    other objects lie beside them.
+    """Return when each claim of a partition was last changed (ms, by the store's clock), and which other kinds of
+    objects lie beside the claims.
     """
     claimed: dict[ClaimedSegment, int] = {}
     kinds = set()

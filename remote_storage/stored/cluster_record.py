@@ -1,4 +1,4 @@
-"""Which cluster a partition's objects come from: `cluster.json` beside the partition's snapshots.
+"""`cluster.json` beside a partition's snapshots: the cluster that its objects come from.
 
     {"version":1,"clusterId":"<22 characters base64url>"}
 
@@ -43,7 +43,7 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
 
 
 def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
-    """Where the partition's segments come from, None where nobody said it.
+    """Return the id of the cluster that the partition's segments come from; None if nobody recorded it.
 
     Raises:
         NewerFormatError: a newer tiersnap wrote it.

@@ -1,4 +1,4 @@
-"""What is being deleted of a partition, recorded before its first object goes: DELETE_SEGMENT_STARTED without a broker.
+"""The deletion record of a partition, written before its first object goes: DELETE_SEGMENT_STARTED without a broker.
 
     <prefix>claims/<topic>-<topic id>/<partition>/expire.json
     {"version":1,"logStartOffset":200,"deleting":[{"segmentId":"…","startOffset":0,"endOffset":100}, …]}
@@ -48,7 +48,7 @@ class ExpireRecord:
     etag: str | None = field(default=None, compare=False)
 
     def has_taken(self, segment_id: str, start_offset: int) -> bool:
-        """Whether a copy that is not whole is missed by nobody: it is being deleted, or begins below the log start."""
+        """Return whether nobody misses an incomplete segment: it is being deleted, or begins below the log start."""
         return start_offset < self.log_start_offset or any(each.segment_id == segment_id for each in self.deleting)
 
     def encode(self) -> bytes:
@@ -88,7 +88,7 @@ class _StoredRecord(StoredObject, frozen=True, kw_only=True):
 
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
-    """What is recorded of a partition.
+    """Return the deletion record of a partition.
 
     Raises:
         NewerFormatError: a newer tiersnap wrote it.
@@ -107,7 +107,7 @@ def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
 
 
 def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:
-    """What is recorded of each partition of a topic, whatever its id. Raises as read_record."""
+    """Return the deletion record of each partition of a topic, under any topic id. Raises as read_record."""
     found = (keys.recognise(info.key) for info in store.list(keys.topic_claims(topic)))
     return {
         key.partition: read_record(store, keys, key.partition)

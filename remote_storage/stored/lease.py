@@ -32,7 +32,7 @@ _RACES = 8
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who holds a lease; `ended` is one that gave it back. Each renewal is another object, with a time of its own."""
+    """The holder of a lease; `ended` if it gave it back. Each renewal is another object, with its own time."""
 
     run_id: str
     process: Process
@@ -76,7 +76,7 @@ class _StoredLease(StoredObject, frozen=True, kw_only=True):
 
 
 def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str) -> TransientError:
-    """What whoever has to wait is told.
+    """Return the error for a run that has to wait.
 
     Args:
         heard_at: ms, when the holder last wrote what lies at `name`.

@@ -1,4 +1,4 @@
-"""Which process holds a claim, and whether it is gone.
+"""The process that holds a claim, and whether it is gone.
 
 A process is its host, its pid and its start: boot id, pid namespace and clock ticks since the boot, of Linux' /proc.
 That it is gone is said only where it can be seen: on the same boot of the same host, in the same pid namespace. Hosts
@@ -30,7 +30,7 @@ def this_process() -> Process:
 
 
 def is_gone(process: Process) -> bool:
-    """Whether `process` has certainly ended; False where that cannot be known."""
+    """Return whether `process` has certainly ended; False if that cannot be known."""
     place = _place()
     if process.host != socket.gethostname() or place is None or not process.start.startswith(place):
         return False

@@ -1,4 +1,4 @@
-"""What `unblock` has begun and must put back: one object a topic, beside the claims in remote storage.
+"""The configs that `unblock` overrode and must put back: one object per topic, beside the claims in remote storage.
 
     <prefix>claims/<topic>-<topic id>/unblock.json
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
@@ -47,7 +47,7 @@ STALE_AFTER_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class SavedConfigs:
-    """What is recorded of a topic whose partitions are being freed; see the module.
+    """The saved configs of a topic whose partitions are being freed; see the module.
 
     Attributes:
         process: who is at it; None where nobody is.
@@ -103,7 +103,7 @@ class SavedConfigsStore:
         self._noted: dict[str, SavedConfigs] = {}
 
     def find(self, topic_ids: Mapping[str, str], cluster_id: str) -> list[SavedConfigs]:
-        """What was begun and not finished of a cluster's topics, given with their ids; a request each.
+        """Return the saved configs of a cluster's topics, given with their ids; one request per topic.
 
         Raises:
             UnblockHeldError: another run is at one of them.
@@ -113,7 +113,7 @@ class SavedConfigsStore:
         return [saved for saved in found if saved is not None]
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
-        """What this object has found or put last of a topic, and not dropped."""
+        """Return the saved configs of a topic that this object read or wrote last, and did not drop."""
         return self._noted.get(self._keys.unblock(topic, topic_id))
 
     def has_saved(self, topic: str, topic_id: str) -> bool:
@@ -195,7 +195,7 @@ class SavedConfigsStore:
 
 
 def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T:
-    """What `act` gives, as soon as it does not raise UnblockHeldError; raised after three minutes."""
+    """Return what `act` returns, once it does not raise UnblockHeldError; raise that after three minutes."""
     deadline, told = time.monotonic() + _OTHERS_SECONDS, False
     while True:
         try:

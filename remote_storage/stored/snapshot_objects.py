@@ -41,7 +41,7 @@ TOOL = f"tiersnap {__version__}"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """What a manifest says of one snapshot; offsets exclusive for `offset`, inclusive for `fold_start_offset`."""
+    """One snapshot in a manifest; `offset` is exclusive, `fold_start_offset` inclusive."""
 
     offset: int
     size: int
@@ -53,7 +53,7 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """What one run says of the snapshots of one partition."""
+    """The snapshots of one partition that one run wrote or found."""
 
     partition: TopicIdPartition
     run_id: str
@@ -127,7 +127,7 @@ class _StoredManifest(StoredObject, frozen=True, kw_only=True):
 
 
 def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
-    """What every run says of a partition's snapshots, by run id."""
+    """Yield the snapshot manifests of a partition, by run id."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:

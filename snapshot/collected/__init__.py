@@ -1,4 +1,4 @@
-"""What `tiersnap collect` ships of one log directory, so that a fleet's run needs no broker's disk.
+"""The files that `tiersnap collect` ships of one log directory, so that a fleet's run needs no broker's disk.
 
     <to>/collected.json                                             whose log directory it is, and its partitions now
     <to>/<topic>-<partition>/listing.parquet                        what the partition holds now, and the objects below

@@ -116,7 +116,7 @@ class Listing:
 
 
 def is_as_decoded(segment: Mapping[str, Any], decode: Mapping[str, Any]) -> bool:
-    """Whether a decode is still right for a listed segment (a row of SEGMENT_FILES).
+    """Return whether a decode is still right for a listed segment (a row of SEGMENT_FILES).
 
     The file is the same, a state is wanted at no new offset inside it, and it is followed as it was, or was sound when
     it was rolled: what is normal at the end of the active segment is damage in a closed one. The fleet's run asks the

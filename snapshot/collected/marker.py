@@ -26,7 +26,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What `collected.json` says."""
+    """The content of `collected.json`."""
 
     log_dir: str
     node_id: int | None
@@ -44,7 +44,7 @@ class Marker:
 
     @property
     def properties(self) -> MetaProperties | None:
-        """What meta.properties said; None where there was none."""
+        """Return meta.properties of the disk; None if there was none."""
         return None if self.cluster_id is None else MetaProperties(self.cluster_id, self.node_id, self.directory_id)
 
     @property
@@ -53,7 +53,7 @@ class Marker:
         return self.log_dir if self.node_id is None else f"{self.log_dir} of broker {self.node_id}"
 
     def is_same_disk(self, other: Marker) -> bool:
-        """Whether both are of one log directory; where it has no id of its own, broker and path must be the same."""
+        """Return whether both are of one log directory; if it has no id of its own, broker and path must be equal."""
         if self.directory_id is not None and other.directory_id is not None:
             return self.directory_id == other.directory_id
         return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)

@@ -13,7 +13,7 @@ LISTING = "listing.parquet"
 
 
 class Part(StrEnum):
-    """What an object of a partition holds; the value is how its name ends."""
+    """A kind of object of a partition; the value is the suffix of its name."""
 
     SEGMENTS = ".segments.parquet"
     BATCHES = ".batches.parquet"
@@ -34,5 +34,5 @@ def batches_of(name: str) -> str:
 
 
 def is_part(name: str) -> bool:
-    """Whether the name is one of `new_name`."""
+    """Return whether `new_name` made the name."""
     return _PART.fullmatch(name) is not None

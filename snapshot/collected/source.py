@@ -48,7 +48,7 @@ class CollectedSource:
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Whose disk it was collected from; None where that did not say."""
+        """Return meta.properties of the disk that was collected; None if it had none."""
         return self.marker.properties
 
     @property

@@ -1,4 +1,4 @@
-"""What every kind of dump offers."""
+"""The protocol of every kind of dump."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options:
 
 @dataclass
 class Judgement:
-    """What was noticed while the contents went by.
+    """The findings about contents, collected while they are printed.
 
     Attributes:
         damage: the first few, in the order of the file.
@@ -52,7 +52,7 @@ class Judgement:
 
     @property
     def room(self) -> int:
-        """How many more are kept."""
+        """Return how many more findings are kept."""
         return MOST_DAMAGE_KEPT - len(self.damage)
 
     def add(self, damage: Finding | TiersnapError) -> None:
@@ -64,7 +64,7 @@ class Judgement:
 
 
 def unreadable(file: StorageFile, error: OSError) -> Finding:
-    """What is noticed of a file that cannot be read."""
+    """Return the finding about a file that cannot be read."""
     return Finding(FindingKind.UNREADABLE_FILE, file.path, -1, error.strerror or str(error))
 
 
@@ -79,5 +79,5 @@ class Contents(Protocol):
         ...
 
     def kafka_text(self) -> Iterator[Text]:
-        """What kafka-dump-log prints after its first line."""
+        """Yield the text of kafka-dump-log after its first line."""
         ...

@@ -1,4 +1,4 @@
-"""What a file is, by its name: the kinds of Kafka storage files that can be dumped."""
+"""The kinds of Kafka storage files that can be dumped, recognised by their names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StorageFile:
 
 
 def identify(path: str) -> StorageFile:
-    """What the file at `path` is.
+    """Return the kind of the file at `path`.
 
     Raises:
         SourceNotFoundError: no such file.

@@ -40,7 +40,7 @@ def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
 
 
 def is_fatal(rows: np.ndarray) -> np.ndarray:
-    """Which entries the tool does not survive: codecs 5 to 7 and negative magics."""
+    """Return a mask of the entries that crash the tool: codecs 5 to 7 and negative magics."""
     return ((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS)) | (rows["magic"] < 0)
 
 

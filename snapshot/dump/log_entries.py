@@ -50,7 +50,7 @@ _READ_STEP = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EntriesEnd:
-    """How the entries ended.
+    """The end of the entries, and why there.
 
     Attributes:
         size: bytes of the file, or of its first part when a limit was set.
@@ -161,7 +161,7 @@ class LogEntries:
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
-        """Whether the checksum is right; where it is not, that comes before what else is wrong, as in walk_all."""
+        """Return whether the checksum is right; a wrong one is reported before other damage, as in walk_all."""
         if row["magic"] < 2:
             return True
         start = int(row["position"])
@@ -194,7 +194,7 @@ def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_posit
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
-    """What Kafka's RecordBatch.isValid says: large enough for its header, and the checksum is right."""
+    """Return Kafka's RecordBatch.isValid per entry: large enough for its header, and the checksum is right."""
     large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
     return large_enough & (rows["computed_crc"] < 0)
 

@@ -34,7 +34,7 @@ def open_contents(file: StorageFile, options: Options) -> Contents:
 
 
 def as_kafka(contents: Contents) -> Iterator[Text]:
-    """What kafka-dump-log prints for the file."""
+    """Yield the text of kafka-dump-log for the file."""
     yield f"Dumping {kafka_text.java_path(contents.file.path)}\n".encode()
     yield from contents.kafka_text()
 

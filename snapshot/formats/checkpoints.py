@@ -124,7 +124,7 @@ def format_topic_id(topic_id: str) -> str:
 
 
 def is_topic_id(text: str) -> bool:
-    """Whether `text` is a Kafka UUID other than zero: base64url of 16 bytes without padding, in its one spelling."""
+    """Return whether `text` is a Kafka UUID other than zero: base64url of 16 bytes, no padding, one spelling."""
     if len(text) != 22 or text == _ZERO_TOPIC_ID:
         return False
     try:

@@ -23,7 +23,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says; `directory_id` and `node_id` are None where it does not."""
+    """The content of the file; `directory_id` and `node_id` are None if it has none."""
 
     cluster_id: str
     node_id: int | None = None

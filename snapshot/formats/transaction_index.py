@@ -74,7 +74,7 @@ def ongoing_transactions(entries: np.ndarray) -> np.ndarray:
 
 
 def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a run of batches adds to the transaction index of its segment.
+    """Return the entries that a run of batches adds to the transaction index of its segment.
 
     Args:
         rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a whole segment or of one window of it.

@@ -66,13 +66,13 @@ class TransactionStatus(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the transaction is decided and its markers are still to be written."""
+        """Return whether the transaction is decided and its markers are still to be written."""
         return self in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """What a coordinator knows of a transactional id; fields as above, times in ms since the epoch.
+    """A coordinator's state of a transactional id; fields as above, times in ms since the epoch.
 
     Attributes:
         version: of the record.
@@ -95,7 +95,7 @@ class TransactionLogValue:
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Whether the coordinator takes the partition for a part of the transaction; state Empty has none."""
+        """Return whether the partition is part of the transaction for the coordinator; state Empty has none."""
         return self.state is not TransactionStatus.EMPTY and partition in (self.partitions or ())
 
 
@@ -131,7 +131,7 @@ def decode_value(value: bytes) -> TransactionLogValue:
 
 
 def has_known_version(value: bytes | None) -> bool:
-    """Whether a value is not of a version that only a newer broker knows; tombstones and damaged ones are not."""
+    """Return whether this version of a value is known; it is for tombstones and damaged values."""
     return value is None or len(value) < _VERSION_BYTES or value[:_VERSION_BYTES] in _KNOWN_VERSIONS
 
 

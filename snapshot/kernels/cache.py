@@ -1,4 +1,4 @@
-"""Where numba keeps compiled kernels: a folder for exactly these kernels, also where the user of a broker has none.
+"""The folder for kernels that numba compiled: one for exactly these kernels, also if the broker's user has no home.
 
 A kernel takes in what it calls of other modules when it is compiled, and numba compiles it anew only when its own file
 is another one. A fold that was compiled of last week's rules must not run today, so the folder is named after the

@@ -21,7 +21,7 @@ _SEQUENCE_RANGE = 2147483648
 
 
 class FoldedBatch(NamedTuple):
-    """What the fold reads of a batch."""
+    """The fields of a batch that the fold reads."""
 
     base_offset: Any
     attributes: Any
@@ -187,7 +187,7 @@ def add_deltas(slots, deltas, count, right, start):
 
 @numba.njit(cache=True)
 def write_entries(deltas, order, out):
-    """What deltas[order] make of an empty state, into `out` (ENTRY_DTYPE)."""
+    """Apply deltas[order] to an empty state, into `out` (ENTRY_DTYPE)."""
     for i in range(order.size):
         d = deltas[order[i]]
         entry = out[i]

@@ -1,1 +1,1 @@
-"""What monitoring is told of a run: samples, and the text that Prometheus reads."""
+"""Metrics of a run: samples, and the text that Prometheus reads."""

@@ -20,7 +20,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Standing:
-    """Where segments stand, by labels (`topic`, and `partition` where that is wanted)."""
+    """The segments by verdict and by labels (`topic`, and `partition` if that is wanted)."""
 
     verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
     findings: dict[Labels, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def of_run(
     seconds: Mapping[str, float] | None = None,
     by_partition: bool = False,
 ) -> Iterator[Sample]:
-    """Where all segments stand after a run, and what it did.
+    """Yield the samples of all segments after a run, and of what it did.
 
     Args:
         errors: parts of the work that failed.
@@ -78,7 +78,7 @@ def of_run(
 def of_ended(
     exit_code: ExitCode, *, started_at: int, finished_at: int, seconds: Mapping[str, float] | None = None
 ) -> Iterator[Sample]:
-    """How a command ended.
+    """Yield the samples of a command that ended.
 
     Args:
         started_at, finished_at: ms since the epoch.
@@ -95,7 +95,7 @@ def of_ended(
 
 
 def of_counts(counts: RunCounts, errors: int) -> Iterator[Sample]:
-    """What a run did."""
+    """Yield the counts of a run."""
     for name, value in asdict(counts).items():
         if f"tiersnap_last_run_{name}" in HELP:
             yield Sample(f"tiersnap_last_run_{name}", value)

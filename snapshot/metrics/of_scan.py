@@ -14,7 +14,7 @@ from tiersnap.snapshot.report.model import Count
 
 
 class ScanMetrics:
-    """Where the segments stand that a scan has seen.
+    """The metrics of the segments that a scan has seen.
 
     Attributes:
         by_partition: a sample a partition, and not only a topic.

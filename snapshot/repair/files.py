@@ -1,4 +1,4 @@
-"""Where `repair` puts the snapshots of a partition: into the broker's folder, or elsewhere."""
+"""The places of the snapshots that `repair` writes: the broker's folder, or another one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_place(partition: Partition) -> Iterator[Write]:
 
 
 def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
-    """What may not be listed is a finding, and nothing is planned there; if something is, it is refused."""
+    """Refuse to write: a folder that may not be listed is a finding, and nothing is planned there."""
     raise cannot_write(folder, error) from error
 
 

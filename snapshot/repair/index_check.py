@@ -103,7 +103,7 @@ class IndexCheck:
         self._feed.update(piece)
 
     def finish(self) -> CheckedIndexes:
-        """What to keep of the indexes, and what to keep instead, after the last byte.
+        """Return the indexes to keep, and the rebuilt ones to keep instead, after the last byte.
 
         Raises:
             CorruptDataError: the bytes are no whole segment.
@@ -246,7 +246,7 @@ def _claims(found: bytes | None, base_offset: int) -> np.ndarray:
 
 
 def _bears_out(expected: np.ndarray, found: bytes, base_offset: int) -> bool:
-    """Whether a file says what follows from its own claims; an older transaction that it need not name, because it
+    """Return whether the file follows from its own claims; an older transaction that it need not name, because it
     was committed, may hold the last stable offset below the segment.
     """
     entries = transaction_index.decode(found, base_offset=base_offset)

@@ -77,7 +77,7 @@ class HostRepair:
                 self._count_unwritten(each, planned)
 
     def _opener(self, each: NamedLogDir, open_files: OpenFiles) -> OpenFiles:
-        """What is not written to a full disk is planned, so that people know how much it takes."""
+        """Return the way to open files; a full disk gets `nowhere`: what it lacks is planned, so that its size is known."""
         return nowhere if each.uri in self.unwritten else open_files
 
     def _planned(
@@ -137,7 +137,7 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
 
 
 def is_local(each: NamedLogDir) -> bool:
-    """Whether the directory is of this host."""
+    """Return whether the directory is of this host."""
     return bool(each.log_dir.filesystem.is_local)
 
 

@@ -25,7 +25,7 @@ OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What the log says of a partition's snapshots.
+    """The snapshots of a partition, compared with its log.
 
     Attributes:
         examination: as `examine` gives it, of what was there before.

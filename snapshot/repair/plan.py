@@ -1,4 +1,4 @@
-"""What `repair` would write into a partition, decided before anything is touched.
+"""Plan what `repair` writes into a partition, before anything is touched.
 
 The newest snapshot that a broker can load becomes its live state at the next start, and what tiersnap computed should
 only ever be that when somebody said so. Hence the limit, see docs/adr/0003-repair-limits.md:
@@ -51,7 +51,7 @@ Write = Callable[[PlannedSnapshot, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How to plan.
+    """The options of a plan.
 
     Attributes:
         expiry: which producers are left out; its `now` also decides what a file that is there is worth.

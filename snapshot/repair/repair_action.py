@@ -1,4 +1,4 @@
-"""What repair does with a snapshot file."""
+"""The actions of `repair` on a snapshot file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RepairAction(StrEnum):
-    """What happens at one offset."""
+    """The action at one offset."""
 
     WRITE = "WRITE"
     REPLACE = "REPLACE"
@@ -21,12 +21,12 @@ class RepairAction(StrEnum):
 
     @property
     def writes(self) -> bool:
-        """Whether a file is written."""
+        """Return whether a file is written."""
         return self in (RepairAction.WRITE, RepairAction.REPLACE)
 
     @property
     def waits(self) -> bool:
-        """Whether a segment goes on waiting for this snapshot until somebody does something."""
+        """Return whether a segment waits for this snapshot until somebody acts."""
         return self in _WAITS
 
 

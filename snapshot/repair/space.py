@@ -17,7 +17,7 @@ def on_disk(size: int) -> int:
 
 
 def says_space(needed: int, log_dir: Path) -> str:
-    """What is needed and what is there, in words.
+    """Return the needed and the free space, in words.
 
     Args:
         needed: bytes on disk.

@@ -1,4 +1,4 @@
-"""What a broker will undo of a repair when it starts.
+"""Find the snapshots of a repair that a broker will delete when it starts.
 
 It opens every segment, those below the log start as well, and recovers one whose .index is not there or whose .txnindex
 names an offset below its base: all snapshots above it go, but for the last ones (LogLoader.loadSegmentFiles).
@@ -25,12 +25,12 @@ def lost_index(partition: Partition) -> int | None:
 
 
 def lost_below_log_start(partition: Partition) -> bool:
-    """Whether a segment below the log start has no .index: a broker that starts deletes all snapshots above it."""
+    """Return whether a segment below the log start lacks its .index: a start deletes all snapshots above it."""
     return any(each.offset_index is None for each in partition.deleted_segments)
 
 
 def undone_at_start(filesystem: FileSystem, partition: Partition) -> Iterator[str]:
-    """What to say when the next start of a broker will delete snapshots, those just written among them."""
+    """Yield warnings if the next start of a broker will delete snapshots, those just written among them."""
     for each in _closed(partition):
         if each.offset_index is None or _has_wrong_transaction_index(filesystem, each):
             yield f"{partition.name}: {_said(partition, each)}"
