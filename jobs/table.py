@@ -46,7 +46,7 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
     widths = _widths([columns[each] for each in kept], width)
     below = [[f"{cells[0][each]}: {row[each]}" for each in apart if row[each]] for row in cells]
     below[0] = []
-    for row, (texts, following) in zip(cells, pairwise([*below, None]), strict=True):
+    for row, (texts, following) in zip(cells, pairwise([*below, []]), strict=True):
         yield from _row([row[each] for each in kept], widths, [is_right[each] for each in kept])
         if texts != following:
             yield from (line for text in texts for line in folded(text, width, "  ", "    "))

@@ -1,4 +1,4 @@
-"""What Airflow is told of each cluster, and the arguments of `tiersnap run` that follow from it.
+"""The clusters in Airflow's settings, and the arguments of `tiersnap run` for each.
 
 The Variable `tiersnap_clusters` is a JSON list, one object a cluster; a warehouse of its own lets clusters run side by
 side. Only `name`, `sources` and `remote` are needed:
@@ -99,7 +99,7 @@ class BackfilledCluster:
 
 
 def _is_word(value: object) -> bool:
-    """Whether it can stand on a command line as it is written in JSON."""
+    """Return whether a command line can hold the value as JSON writes it."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""What a task makes of tiersnap's exit code, without Airflow."""
+"""Map tiersnap's exit code to the end of a task, without Airflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
 
 
 class Ending(Enum):
-    """How the task goes on."""
+    """The end of a task, or its next try."""
 
     DONE = auto()
     WAIT = auto()
@@ -35,10 +35,10 @@ def exit_code_in(said: str) -> int:
 
 
 def ending_of(code: int) -> Ending:
-    """How the task goes on after an exit code."""
+    """Return how the task goes on after an exit code."""
     return _ENDINGS.get(code, Ending.AGAIN)
 
 
 def is_over(since: datetime, now: datetime, wait_at_most: timedelta) -> bool:
-    """Whether a task that has waited since then waits no longer."""
+    """Return whether a task that has waited since then waits no longer."""
     return now - since >= wait_at_most

@@ -1,4 +1,4 @@
-"""What a run left in its report, small enough for an XCom and an Asset's event.
+"""Read the outcome of a run from its report, small enough for an XCom and an Asset's event.
 
     {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
      "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered",            what this run did
@@ -49,7 +49,7 @@ def _outcome(found: Mapping[str, Any], page: Path, *, cluster: str, exit_code: i
 
 
 def run_id(report: Path) -> str | None:
-    """Of the run that wrote `report` last."""
+    """Return the id of the run that wrote `report` last."""
     found = read_outcome(report, cluster="", exit_code=0)
     return None if found is None else str(found["run_id"])
 

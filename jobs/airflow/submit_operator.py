@@ -62,7 +62,7 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         return int(ExitCode.OK)
 
     def _exit_code(self, error: AirflowException, context: Context) -> int:
-        """Of the driver, where the job is over; else how the task goes on is raised."""
+        """Return the driver's exit code if the job is over; else raise how the task goes on."""
         code = exit_code_in(str(error))
         ending = ending_of(code)
         if ending is Ending.WAIT:

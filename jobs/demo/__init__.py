@@ -1,1 +1,1 @@
-"""What `tiersnap demo` runs on: its logs, its folder, and an S3 server of its own."""
+"""The parts of `tiersnap demo`: its logs, its folder, and an S3 server of its own."""

@@ -1,4 +1,4 @@
-"""Where the demo's logs are, and where its output goes."""
+"""The folders of the demo: its logs, and its output."""
 
 from __future__ import annotations
 

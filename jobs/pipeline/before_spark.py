@@ -1,4 +1,4 @@
-"""What a run must know before Spark starts, which takes seconds: its sources, its store, and who leads."""
+"""Check a run's input before Spark starts, which takes seconds: its sources, its store, and the leaders."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lacks_table(warehouse: str, table: str) -> bool:
 
 @dataclass(frozen=True)
 class RunInput:
-    """What a run starts from.
+    """The input of a run.
 
     Attributes:
         found: partition folders of the sources.

@@ -191,7 +191,7 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
 
 
 def _is_as_it_was(check_crc: bool, not_read: str) -> str:
-    """Whether a segment is what was decoded, in SQL."""
+    """Return the SQL condition that a segment is what was decoded."""
     # What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
     ends_as_it_did = """(next_base_offset <=> known.next_base_offset or coalesce(known.next_base_offset is null
         and known.valid_bytes = known.size_bytes and known.size_bytes > 0

@@ -28,7 +28,7 @@ _QUIET = "-Xshare:auto -Xlog:disable"
 
 
 def archive() -> Path:
-    """Where the archive lies or will be: beside Delta's jars, by the name of their versions."""
+    """Return the path of the archive: beside Delta's jars, named by their versions."""
     return delta_jars.folder().with_name(f"{delta_jars.folder().name}.jsa")
 
 
@@ -67,7 +67,7 @@ def make_archive(settings: dict[str, str]) -> Path:
 
 
 def _use(work: str) -> None:
-    """What a run does, in small: Delta's commits, Arrow's tasks, joins and windows."""
+    """Do in small what a run does: Delta's commits, Arrow's tasks, joins and windows."""
     from pyspark.sql import SparkSession, Window
     from pyspark.sql import functions as F
 

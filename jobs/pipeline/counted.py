@@ -1,4 +1,4 @@
-"""What a run did, counted in the rows that it committed: attempts of tasks that were lost are not among them."""
+"""Count what a run did in the rows that it committed: lost attempts of tasks are not among them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_TOLD = 20
 
 
 class Counts(Protocol):
-    """What `failures` counted."""
+    """The counts of `failures`."""
 
     @property
     def errors(self) -> int:
@@ -39,11 +39,11 @@ class Counts(Protocol):
 
     @property
     def damaged(self) -> int:
-        """Of them, those that tell of damage."""
+        """Return how many of them tell of damage."""
 
     @property
     def refused(self) -> int:
-        """Of them, refusals."""
+        """Return how many of them are refusals."""
 
 
 def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with folders and segments that were to be decoded, as `scan` says it."""
+"""Find damaged folders and segments among those to decode, as `scan` does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_SHOWN = 1_000
 
 @dataclass(frozen=True)
 class Damage:
-    """What was found.
+    """The damage that was found.
 
     Attributes:
         findings: the first of them, in the order of the log.
@@ -42,7 +42,7 @@ class Damage:
 
     @property
     def more(self) -> int:
-        """How many are not among `findings`."""
+        """Return how many are not among `findings`."""
         return sum(self.counts.values()) - len(self.findings)
 
     def behind(self, findings: Sequence[Finding]) -> Damage:
@@ -53,7 +53,7 @@ class Damage:
 
 
 def work_of(wanted: DataFrame) -> decoding.Work:
-    """What reading all of some WANTED rows costs."""
+    """Return the cost of reading some WANTED rows."""
     totals = wanted.agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes")).collect()[0]
     return decoding.Work(totals.segments, totals.bytes or 0)
 

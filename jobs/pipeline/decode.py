@@ -27,7 +27,7 @@ TABLE = "record_batches"
 
 @dataclass(frozen=True)
 class DecodeSettings:
-    """What `tiersnap decode` was asked to do.
+    """The settings of `tiersnap decode`.
 
     Attributes:
         sources: log directories.
@@ -48,7 +48,7 @@ class DecodeSettings:
 
 @dataclass
 class DecodeOutcome:
-    """What was decoded, or would be.
+    """The segments that were decoded, or would be.
 
     Attributes:
         segments: that are new or have changed; `bytes` of their files.

@@ -33,7 +33,7 @@ def wanted_segments(changes: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """How much there is to read; its weight is spread evenly over tasks."""
+    """The amount to read; its weight is spread evenly over tasks."""
 
     segments: int
     bytes: int
@@ -49,7 +49,7 @@ class Work:
 
     @property
     def tasks(self) -> int:
-        """How many there should be."""
+        """Return the number of tasks."""
         return max(1, -(-self._weight // self.task_bytes))
 
 

@@ -44,12 +44,12 @@ def artifact() -> tuple[str, str]:
 
 
 def user_cache() -> Path:
-    """Where tiersnap keeps what it can make or fetch again."""
+    """Return tiersnap's cache folder: whatever is in it can be made or fetched again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiersnap"
 
 
 def folder() -> Path:
-    """Where the jars are or will be: below TIERSNAP_JARS, or the user's cache."""
+    """Return the folder of the jars: below TIERSNAP_JARS, or the user's cache."""
     given = os.environ.get("TIERSNAP_JARS")
     name, revision = artifact()
     return (Path(given) if given else user_cache() / "jars") / f"{name}-{revision}"

@@ -17,7 +17,7 @@ from tiersnap.snapshot.tasks.sources import open_source
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What sources hold.
+    """The log directories and partitions of the sources.
 
     Attributes:
         folders: (source, folder name) of the partitions that are selected.

@@ -1,4 +1,4 @@
-"""What Spark says when it fails, as one of our errors: a sentence and an exit code, no traceback."""
+"""Turn Spark's failures into our errors: a sentence and an exit code, no traceback."""
 
 from __future__ import annotations
 

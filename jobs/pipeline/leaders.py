@@ -1,4 +1,4 @@
-"""Which of a run's sources lies on the disk of the broker that leads a partition, asked of the cluster."""
+"""Ask the cluster which of a run's sources lies on the disk of a partition's leader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], top
 
 
 def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
-    """Why nothing is done about a partition of which several replicas are there, and none is known to lead.
+    """Return the error about a partition with several replicas, none of which is known to lead.
 
     Args:
         leader: a broker's id, -1 where the partition has none, None where the cluster does not know the partition.

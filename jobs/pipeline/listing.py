@@ -52,14 +52,14 @@ def listed_segments(listed: DataFrame) -> DataFrame:
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Of several replicas of a partition those in the log directories `leaders`; all, where none of them is there."""
+    """Keep a partition's replicas in the log directories `leaders`; all if none is there."""
     is_leader = F.col("log_dir").isin(list(leaders))
     is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
 
 
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Of several replicas of a partition the one on a disk of the broker that leads it; none, where that is not there.
+    """Keep a partition's replica on a disk of its leader; none if that is not there.
 
     Args:
         leaders: topic, partition, and `log_dirs` of the broker that leads it.

@@ -29,7 +29,7 @@ _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What there is to do in one table, or was done.
+    """The rows to remove from one table, or removed.
 
     Attributes:
         rows: of the table, before.

@@ -1,4 +1,4 @@
-"""What a run found and did, as the driver knows it: counts, and a few rows to tell of."""
+"""The outcome of a run, as the driver knows it: counts, and a few rows to show."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ class RunOutcome:
 
     @property
     def did_nothing(self) -> bool:
-        """Whether the run wrote no object and committed no version."""
+        """Return whether the run wrote no object and committed no version."""
         counts = self.counts
         return not (counts.delta_commits or counts.snapshots_written or counts.segments_tiered)

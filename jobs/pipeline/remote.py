@@ -18,7 +18,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
 
 
 def order() -> Column:
-    """Which of two rows of an attempt is the newer: that of the later run, and in one run the further state."""
+    """Order the rows of an attempt: by run, and in one run by state."""
     return F.struct("run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")))
 
 

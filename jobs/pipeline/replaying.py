@@ -24,7 +24,7 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class Changed:
-    """Which partitions are replayed.
+    """The partitions to replay.
 
     Attributes:
         rows: PARTITION_KEY and `start_offset`, which are computed once.

@@ -177,7 +177,7 @@ class _Run:
         return listed
 
     def _led(self, found: DataFrame) -> DataFrame:
-        """What was listed without the replicas that do not lead, where the cluster was asked; some must be left."""
+        """Return the listing without replicas that do not lead, if the cluster was asked; refuse if none is left."""
         if self._leaders is None:
             return found
         counted.count_unled(self._outcome, listing.unled(found, self._leaders))

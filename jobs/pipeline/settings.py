@@ -1,4 +1,4 @@
-"""What one run was asked to do."""
+"""The settings of one run."""
 
 from __future__ import annotations
 

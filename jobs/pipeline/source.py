@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SourceFilter:
-    """What is read of a log directory.
+    """The part of a log directory that is read.
 
     Attributes:
         topic: matches the whole name; None for all.
@@ -89,11 +89,11 @@ class SourceFilter:
         )
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether the partition is read."""
+        """Return whether the partition is read."""
         return (self.topic is None or bool(self.topic.fullmatch(topic))) and self.partition in (None, partition)
 
     def can_be_in(self, segment: Segment) -> bool:
-        """Whether the segment may hold a batch that is read."""
+        """Return whether the segment may hold a batch that is read."""
         begins_early = segment.base_offset < self.until_offset
         return begins_early and (segment.next_base_offset is None or segment.next_base_offset > self.from_offset)
 

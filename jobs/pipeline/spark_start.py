@@ -1,4 +1,4 @@
-"""What is asked before a JVM is started: whether there is Java, and whether a Spark master answers at all.
+"""Check before a JVM starts that there is Java, and that a Spark master answers.
 
 Spark itself waits more than a minute for a master that is not there, and says without Java that a gateway exited.
 """

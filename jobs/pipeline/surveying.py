@@ -48,7 +48,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Of the files that the replay saw: how many headers a partition has, and the newest of each producer."""
+    """Read the files that the replay saw: count a partition's headers, and keep the newest of each producer."""
     files = stated.withColumnRenamed("base_offset", "segment_base_offset")
     files = files.withColumnRenamed("size_bytes", "segment_size_bytes")
     files = files.withColumnRenamed("modified_ns", "segment_modified_ns")
@@ -73,7 +73,7 @@ class WithSchema(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of its rows."""
+        """Return the schema of the rows."""
 
 
 def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
@@ -95,7 +95,7 @@ def _not_replayed(warehouse: str) -> SourceNotFoundError:
 
 
 def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selection, task: WithSchema) -> DataFrame:
-    """What the task says of each partition.
+    """Return the survey of each partition.
 
     Raises:
         SourceNotFoundError: the warehouse holds no partition that was replayed.

@@ -1,4 +1,4 @@
-"""What a run removes of what ended attempts and killed processes left in remote storage."""
+"""Remove leftovers of ended attempts and killed processes from remote storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run listed and has to do, in numbers, all asked in one query."""
+"""Count what a run listed and has to do, all in one query."""
 
 from __future__ import annotations
 

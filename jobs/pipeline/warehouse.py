@@ -60,7 +60,7 @@ class Warehouse:
     _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
 
     def path(self, table: str) -> str:
-        """Where a table lies, as Hadoop's file systems name it."""
+        """Return the path of a table, as Hadoop's file systems name it."""
         return f"{hadoop_uri(self.uri).rstrip('/')}/{table}"
 
     def read(self, table: str) -> DataFrame:
@@ -79,7 +79,7 @@ class Warehouse:
         return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schemas.TABLES[table])
 
     def exists(self, table: str) -> bool:
-        """Whether the table has had a commit; see `read` for what it raises."""
+        """Return whether the table has a commit; raises as `read`."""
         if table not in self._read:
             try:
                 rows = self.spark.read.format("delta").load(self.path(table))
@@ -177,7 +177,7 @@ def _field(schema: StructType, name: str) -> StructField:
 
 
 def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Of the rows with one key those of the greatest `run`."""
+    """Keep the rows of the greatest `run` for each key."""
     window = Window.partitionBy(*key)
     return rows.withColumn("_newest", F.max("run").over(window)).where("run = _newest").drop("_newest")
 

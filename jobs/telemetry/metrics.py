@@ -1,4 +1,4 @@
-"""Where metrics go: a file for node_exporter's textfile collector, a push gateway."""
+"""The sinks of metrics: a file for node_exporter's textfile collector, a push gateway."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = b"# HELP tiersnap_"
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where metrics go.
+    """The sinks of metrics.
 
     Attributes:
         command: that sends them, a label of every sample, so that two on one host do not overwrite each other's.
@@ -39,7 +39,7 @@ class Sinks:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is any, so that samples are worth the work."""
+        """Return whether there is a sink, so that samples are worth the work."""
         return self.file is not None or self.pushgateway is not None
 
     def send(self, samples: Callable[[], Iterable[Sample]]) -> None:

@@ -1,4 +1,4 @@
-"""What is found in log directories themselves, before any partition is listed: it counts alike in all commands."""
+"""Findings about log directories themselves, before any partition is listed; they are the same in all commands."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class PartitionTwiceError(CorruptDataError):
 
 
 def findings_of(log_dirs: Sequence[NamedLogDir]) -> Iterator[Finding]:
-    """What was found in the directories."""
+    """Yield the findings about the directories."""
     for _, finding in named_findings(log_dirs):
         yield finding
 
 
 def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDir, Finding]]:
-    """What was found in each of the directories, and between them."""
+    """Yield the findings about each directory, and about several together."""
     for each in log_dirs:
         for finding in (*each.log_dir.findings, *_foreign(each.log_dir)):
             yield each, finding
@@ -72,7 +72,7 @@ def _foreign(log_dir: LogDir) -> Iterator[Finding]:
 
 
 def _are_of_two_brokers(first: LogDir, second: LogDir) -> bool:
-    """Whether both say whose they are, and of whom differs."""
+    """Return whether both name a broker, and the brokers differ."""
     known = [read_properties(each.filesystem, each.path) for each in (first, second)]
     brokers = [(each.cluster_id, each.node_id) for each in known if each is not None]
     return len(brokers) == len(known) and len(set(brokers)) > 1

@@ -37,7 +37,7 @@ class WrongEpoch:
 
 
 class EpochCheck:
-    """What was told of one log, or of some of its offsets."""
+    """The warnings given for one log, or for some of its offsets."""
 
     def __init__(self, epochs: LeaderEpochs) -> None:
         """`epochs`: (epoch, start offset), ascending; none tell nothing."""

@@ -27,7 +27,7 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def wrong_name(name: str, path: str) -> Finding | None:
-    """What the name of a file that is not numbered says against it."""
+    """Return the finding about the name of a file that is not numbered."""
     if name.endswith((".snapshot", ".log")):
         message = "the name is not <20 digits>" + name[name.rindex(".") :]
         is_number = _OTHER_NUMBER.fullmatch(name)

@@ -32,11 +32,11 @@ class Entry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """Where files lie; paths are those inside it. Whatever cannot be done raises OSError."""
+    """A file system; paths are those inside it. Its methods raise OSError for what cannot be done."""
 
     @property
     def is_local(self) -> bool:
-        """Whether its files lie on a disk of this host."""
+        """Return whether its files lie on a disk of this host."""
         ...
 
     def list_folder(self, path: str) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""What is wrong with bytes, as data: file, byte position, expected and found, in that order."""
+"""Findings about bytes, as data: file, byte position, expected and found, in that order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was deleted since it was listed: no damage."""
+        """Return whether the file was deleted since it was listed, which is no damage."""
         return self.kind is FindingKind.UNREADABLE_FILE and self.message == GONE
 
     def as_dict(self) -> dict[str, object]:

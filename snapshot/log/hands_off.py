@@ -50,7 +50,7 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
 
 
 def _mark_of(directory: Path, *, is_named: bool) -> str | None:
-    """What shows that a broker keeps its log in `directory`; None also where this user may not look."""
+    """Return what shows that a broker keeps its log in `directory`; None also if this user may not look."""
     names = _names(directory)
     marks = _AT_THE_TOP | {_LOCK} if is_named else _AT_THE_TOP
     if found := marks.intersection(names):

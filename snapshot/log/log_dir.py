@@ -71,13 +71,13 @@ class Segment:
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the partition's last segment, which is still written."""
+        """Return whether this is the partition's last segment, which is still written."""
         return self.next_base_offset is None
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What the offset checkpoints of a log directory say, each by (topic, partition).
+    """The offset checkpoints of a log directory, each by (topic, partition).
 
     Attributes:
         log_starts_are_known: whether log-start-offset-checkpoint could be read, or is not there.
@@ -135,12 +135,12 @@ class Partition:
 
     @property
     def first_base_offset(self) -> int:
-        """Of the first segment; 0 without one."""
+        """Return the base offset of the first segment; 0 without one."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
     def begins_in_remote_storage(self) -> bool:
-        """Whether the log goes back further than its files, or may, where the checkpoint of log starts is unreadable.
+        """Return whether the log goes back further than its files, or may: the checkpoint of log starts is unreadable.
 
         A broker checkpoints the log start of every tiered log.
         """
@@ -365,7 +365,7 @@ def _parsed(filesystem: FileSystem, path: str | None, parse: _Parser[_T], findin
 
 
 def read_properties(filesystem: FileSystem, path: str) -> MetaProperties | None:
-    """What `meta.properties` of a log directory says; None where there is none that can be read."""
+    """Read `meta.properties` of a log directory; return None if there is none that can be read."""
     name = f"{path}/{META_PROPERTIES}"
     try:
         return parse(read_text(filesystem, name), name=name)

@@ -13,14 +13,14 @@ _METADATA_TOPICS = frozenset({"__remote_log_metadata", "__cluster_metadata"})
 
 
 def internal_reason(topic: str) -> str:
-    """Why the topic is Kafka's own, or ""."""
+    """Return why the topic is Kafka's own, or ""."""
     if topic in INTERNAL_COMPACTED_TOPICS:
         return "internal topic"
     return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
 
 
 def compaction_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
-    """Why the topic counts as compacted, or "".
+    """Return why the topic counts as compacted, or "".
 
     Args:
         cleanup_policy: the topic's, as `delete` or `compact,delete`; None where nobody knows it.
@@ -34,5 +34,5 @@ def compaction_reason(partition: Partition, cleanup_policy: str | None = None) -
 
 
 def never_tiered_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
-    """Why nothing of the partition ever goes to remote storage, or ""."""
+    """Return why nothing of the partition ever goes to remote storage, or ""."""
     return internal_reason(partition.topic) or compaction_reason(partition, cleanup_policy)

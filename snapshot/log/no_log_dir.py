@@ -1,4 +1,4 @@
-"""Why a path is no log directory, and what to name instead."""
+"""Say why a path is no log directory, and which path to name instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirecto
 
 
 def unlisted(error: OSError) -> tuple[str, str]:
-    """Why a directory cannot be listed, and a hint."""
+    """Return why a directory cannot be listed, and a hint."""
     reason = _REASONS.get(type(error)) or error.strerror or str(error)
     if isinstance(error, PermissionError):
         return reason, "run it as the user that runs the broker"

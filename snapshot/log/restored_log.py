@@ -1,4 +1,4 @@
-"""What has to lie beside the segments of a restored log, made from the segments themselves.
+"""Make the files beside the segments of a restored log from the segments themselves.
 
 Nothing of it is taken on trust. One pass over each segment checks every batch's CRC-32C and makes:
 
@@ -38,7 +38,7 @@ _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """What came from the tier with one segment; None for what it did not have or does not apply to a cut segment.
+    """The remote objects of one segment; None for one that it lacks, or that does not fit a cut segment.
 
     Attributes:
         name: where the segment came from, for messages.
@@ -63,7 +63,7 @@ class OpenTransaction:
 
 @dataclass
 class RestoredLog:
-    """What a pass over the log found.
+    """The result of a pass over the log.
 
     Attributes:
         doubts: where the tier contradicts the log or itself; each was settled by the log, and is to be told.
@@ -275,7 +275,7 @@ class _Pass:
         self._put(f"{segment.base_offset:020d}.txnindex", data)
 
     def _knows_more(self, theirs: np.ndarray, ours: np.ndarray) -> bool:
-        """Whether the entries differ by transactions alone that began below the first segment."""
+        """Return whether the entries differ only by transactions that began below the first segment."""
         from_below = theirs["first_offset"] < self._history_from
         if not from_below.any():
             return False

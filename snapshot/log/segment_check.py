@@ -115,5 +115,5 @@ class SegmentCheck:
         return None if self._reason in (*_GOES_ON, kernels.ZEROS) else self._walk.finding(self.size, self._reason)
 
     def finish(self) -> SegmentEnd:
-        """How the segment ended; call it once, after its last byte."""
+        """Return how the segment ended; call it once, after its last byte."""
         return self._walk.end(self.size, self._walk.finding(self.size, self._reason))

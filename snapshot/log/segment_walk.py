@@ -38,7 +38,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """How a walk ended.
+    """The end of a walk.
 
     Attributes:
         size: bytes of the file when it was opened, or of the stream.
@@ -66,7 +66,7 @@ class SegmentEnd:
     finding: Finding | None
 
     def largest_timestamp(self, modified_ns: int) -> int:
-        """What brokers publish and retention acts on: ms, the file's time where no entry has a timestamp.
+        """Return the timestamp that brokers publish and retention acts on: ms, the file's time if no entry has one.
 
         Follows org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp.
 
@@ -77,7 +77,7 @@ class SegmentEnd:
 
 
 class Folding(Protocol):
-    """What becomes of the batches while they are decoded.
+    """The use of batches while they are decoded.
 
     Attributes:
         producers: takes them in.
@@ -122,7 +122,7 @@ class SegmentWalk:
 
     @property
     def valid_bytes(self) -> int:
-        """Of the segment, up to the end of the last good entry."""
+        """Return the bytes of the segment up to the end of its last good entry."""
         return int(self._state["valid_bytes"])
 
     def make_room(self, size: int) -> None:
@@ -165,7 +165,7 @@ class SegmentWalk:
         return cursor, reason
 
     def finding(self, size: int, reason: int) -> Finding | None:
-        """What is wrong with a segment of `size` bytes over which the walk ended for `reason`."""
+        """Return the finding about a segment of `size` bytes over which the walk ended for `reason`."""
         state, valid_bytes = self._state, self.valid_bytes
         if reason in _MESSAGES:
             kind, message = _MESSAGES[reason]
@@ -185,7 +185,7 @@ class SegmentWalk:
         return None
 
     def end(self, size: int, finding: Finding | None) -> SegmentEnd:
-        """How it ended."""
+        """Return the end of the walk."""
         state = self._state
         return SegmentEnd(
             size=size,

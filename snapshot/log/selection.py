@@ -15,7 +15,7 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions; all conditions must hold.
+    """The selected partitions; all conditions must hold.
 
     Attributes:
         topic: must match a topic's whole name; None for all.
@@ -28,12 +28,12 @@ class Selection:
     number: int | None = None
 
     def takes(self, partition: TopicPartition) -> bool:
-        """Whether the partition is wanted."""
+        """Return whether the partition is selected."""
         is_named = not self.partitions or partition in self.partitions
         return is_named and self.number in (None, partition[1]) and matches_topic(partition[0], self.topic)
 
     def __str__(self) -> str:
-        """What was asked for, for messages."""
+        """Return the conditions, for messages."""
         names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
         of_topic = [] if self.topic is None else [repr(self.topic.pattern)]
         return ", ".join([*of_topic, *names, *([] if self.number is None else [f"partition {self.number}"])])
@@ -48,7 +48,7 @@ class NamedLogDir:
 
 
 def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
-    """Whether --topic selects the topic."""
+    """Return whether --topic selects the topic."""
     return pattern is None or pattern.fullmatch(topic) is not None
 
 
@@ -120,7 +120,7 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
-    """How many partitions are selected, by their folders' names alone."""
+    """Count the selected partitions, by their folders' names alone."""
     return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
 
 

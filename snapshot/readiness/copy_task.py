@@ -1,4 +1,4 @@
-"""Whether a broker's copy task works at a partition, and when it copies a segment. Pure: no cluster, no store.
+"""Judge whether a broker's copy task works, and when it copies a segment. Pure: no cluster, no store.
 
 Brokers know no claims: beside a copy task that works, what tiersnap uploads is copied a second time. So READY segments
 are left to it. That it works says the cluster, where one was asked; else a segment that a broker uploaded a short while
@@ -22,7 +22,7 @@ _MAX_LONG = 2**63 - 1
 
 
 class CopyTask(StrEnum):
-    """What a partition's copy task does."""
+    """The state of a partition's copy task."""
 
     WORKS = "WORKS"
     STUCK = "STUCK"  # it begins the same segment again and again
@@ -31,7 +31,7 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a segment is copied: at a time, or once so much was written behind it, whichever comes first; else never.
+    """The time from which a segment is copied, or the bytes behind it, whichever comes first; else never.
 
     Attributes:
         at: ms; at or before now, it may be copied now. None where time does not count.
@@ -42,7 +42,7 @@ class Due:
     more_bytes: int | None = None
 
     def is_now(self, now: int) -> bool:
-        """Whether it may be copied at `now` (ms)."""
+        """Return whether it may be copied at `now` (ms)."""
         return (self.at is not None and self.at <= now) or (self.more_bytes is not None and self.more_bytes <= 0)
 
     def text(self, now: int) -> str:
@@ -86,7 +86,7 @@ AT_ONCE = CopyLag()
 
 @dataclass(frozen=True, slots=True)
 class CopyTasks:
-    """What a cluster says of its copy tasks.
+    """The copy tasks of a cluster.
 
     Attributes:
         topics: lag by the id of each topic that the cluster shows; None where copying is off.
@@ -107,7 +107,7 @@ class CopyTasks:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """What a cluster says of partitions.
+    """The answer of a cluster about partitions.
 
     Attributes:
         tasks: None where no cluster was asked.
@@ -135,7 +135,7 @@ class BrokerAtWork:
 
 @dataclass(frozen=True, slots=True)
 class BesideBrokers:
-    """How to tell that a broker is at work.
+    """The signs by which a broker counts as copying.
 
     Attributes:
         store_now: ms, by the clock of the store.

@@ -1,4 +1,4 @@
-"""What remote storage holds of one partition's lineage: data and the broker's own arithmetic, no store.
+"""The remote segments of one partition's lineage: data and the broker's own arithmetic, no store.
 
 A broker goes on copying behind the highest offset that it finds in remote storage, and passes by what lies below,
 whether that is covered or not. Follows org.apache.kafka.server.log.remote.storage.RemoteLogManager
@@ -33,7 +33,7 @@ class CopyFacts:
 
 @dataclass(frozen=True, slots=True)
 class RemoteCoverage:
-    """What of one lineage is in remote storage.
+    """The offsets of one lineage that are in remote storage.
 
     Attributes:
         covered: [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
@@ -54,11 +54,11 @@ class RemoteCoverage:
     encrypted_by: str = ""
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
-        """Whether something of [start, exclusive end) is."""
+        """Return whether an unfinished copy holds any of [start, exclusive end)."""
         return any(start < end_offset and start_offset < end for start, end in self.unfinished)
 
     def covers(self, start_offset: int, end_offset: int) -> bool:
-        """Whether every offset of [start, exclusive end) is covered; so it is where there is none."""
+        """Return whether every offset of [start, exclusive end) is covered; an empty range is."""
         return start_offset >= end_offset or any(
             start <= start_offset and end_offset <= end for start, end in self.covered
         )

@@ -42,19 +42,19 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
 
 
 def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
-    """Whether something is to be written to remote storage: a segment, or a snapshot that one lacks."""
+    """Return whether something is to be written to remote storage: a segment, or a snapshot that one lacks."""
     replaced = (Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT) if options.replace else ()
     wanted = (Verdict.READY, Verdict.MISSING_SNAPSHOT, *replaced)
     return options.every_boundary or any(verdicts.get(each) for each in wanted)
 
 
 def is_refused(verdicts: Mapping[Verdict, int]) -> bool:
-    """Whether a segment waits for a person."""
+    """Return whether a segment waits for a person."""
     return any(verdicts.get(each) for each in _REFUSED)
 
 
 def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
-    """Of what failed, at least one thing: DATA_CORRUPT for damage, else PARTIAL.
+    """Return the exit code of failures, one at least: DATA_CORRUPT for damage, else PARTIAL.
 
     Where all of it may pass TRANSIENT, and where all of it was refused GATE_REFUSED.
 

@@ -36,7 +36,7 @@ def without_place(words: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostCommands:
-    """What is known of the command that was called.
+    """The command that was called.
 
     Attributes:
         log_dirs: as they were given.

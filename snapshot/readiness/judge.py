@@ -139,7 +139,7 @@ def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
 
 
 def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
-    """Whether it would be a gap but for a copy of ours, which counts once it is tiered again."""
+    """Return whether the segment is a gap but for a copy of ours, which counts once it is tiered again."""
     end = segment.next_base_offset or 0
     return _is_below(segment, coverage) and coverage.is_unfinished(segment.base_offset, end)
 

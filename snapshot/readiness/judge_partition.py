@@ -35,7 +35,7 @@ class JudgedSnapshot:
 
     @property
     def compared(self) -> SnapshotVerdict | None:
-        """What the strict comparison said of the file; None where none was compared."""
+        """Return the result of the strict comparison of the file; None if none was compared."""
         strict = None if self.found is None else self.found.comparison.strict
         return strict if strict in COMPARED else None
 
@@ -50,7 +50,7 @@ class SegmentReadiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may be tiered now."""
+        """Return whether it may be tiered now."""
         return self.readiness.verdict is Verdict.READY
 
     def as_tiered(self) -> SegmentReadiness:
@@ -61,7 +61,7 @@ class SegmentReadiness:
 
 @dataclass(frozen=True)
 class Policy:
-    """How segments are judged.
+    """The rules by which segments are judged.
 
     Attributes:
         replace: a computed object takes the place of a file that is not to be trusted.
@@ -142,13 +142,13 @@ class Policy:
         return found.stored is not None and is_instead
 
     def _as_tiered(self, found: SnapshotAt | None) -> Comparison:
-        """Of what a bundle would carry: the broker's file, or the object written in its place."""
+        """Return the comparison of the snapshot that a bundle carries: the broker's file, or the object for it."""
         if found is None:
             return _NOT_REACHED
         return computed(found.provenance) if self.is_object(found) else found.comparison
 
     def _is_taken(self, found: SnapshotAt) -> bool:
-        """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window.
+        """Return whether the broker's file is tiered without a comparison: it was read, and it lies before the window.
 
         Not of a log that begins in remote storage and nobody knows how: it may be of a replica that was rebuilt.
         """

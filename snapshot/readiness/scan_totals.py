@@ -1,4 +1,4 @@
-"""What the partitions of a scan add up to, and its exit code."""
+"""The totals of a scan, and its exit code."""
 
 from __future__ import annotations
 

@@ -71,16 +71,16 @@ class Scanned:
 
 
 class Inventory(Protocol):
-    """What remote storage holds of partitions; `errors` say of which it does not tell."""
+    """The remote inventory of partitions; `errors` name those of which it is unknown."""
 
     errors: list[TiersnapError]
 
     def beginning(self, partition: Partition) -> Beginning:
-        """What it says of the log before its files."""
+        """Return what remote storage says of the log before its files."""
         ...
 
     def coverage(self, partition: Partition, log_end_offset: int) -> RemoteCoverage:
-        """What of the partition is tiered; `log_end_offset` is exclusive."""
+        """Return the tiered offsets of the partition; `log_end_offset` is exclusive."""
         ...
 
 

@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """What a verdict asks for."""
+    """The reaction that a verdict asks for."""
 
     BLOCKED = "BLOCKED"  # somebody has to do something
     PENDING = "PENDING"  # clears by itself, or behind something else

@@ -77,7 +77,7 @@ class HostRepair:
                 self._count_unwritten(each, planned)
 
     def _opener(self, each: NamedLogDir, open_files: OpenFiles) -> OpenFiles:
-        """Return the way to open files; a full disk gets `nowhere`: what it lacks is planned, so that its size is known."""
+        """Return the way to open files; for a full disk `nowhere`, so that the plan counts the bytes it lacks."""
         return nowhere if each.uri in self.unwritten else open_files
 
     def _planned(

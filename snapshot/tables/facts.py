@@ -20,7 +20,7 @@ from tiersnap.snapshot.tables.schemas import OPEN_TRANSACTION_NAMES, PARTITIONS
 
 
 class FactKind(StrEnum):
-    """What a row of `partitions` says."""
+    """The kind of a row of `partitions`."""
 
     REPLAYED = "REPLAYED"  # one a replay: what it was made of, and where the next one may start
     STATE = "STATE"  # a part of the state to start from

@@ -205,7 +205,7 @@ def chains(partition: Partition) -> Iterator[str]:
 
 
 def partition_folder(row: Mapping[str, Any]) -> tuple[FileSystem, str]:
-    """Where the files of a row's partition lie, by its `log_dir`, `topic` and `partition`: file system and folder."""
+    """Return file system and folder of a row's partition, by its `log_dir`, `topic` and `partition`."""
     filesystem, path = resolve(row["log_dir"])
     return filesystem, f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
 

@@ -44,7 +44,7 @@ def _order(row: Row) -> tuple[int, int]:
 
 
 def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
-    """Of the newest states those of our attempts that never finished, and of copies that another one makes needless.
+    """Yield the newest states of our attempts that never finished, and of copies that another one makes needless.
 
     That is one which has all the offsets of a copy, under a last leader epoch that is not older: of two lineages the
     newer one is the log.

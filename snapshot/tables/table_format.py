@@ -1,4 +1,4 @@
-"""Whether a table is one that this version reads, whoever opened it."""
+"""Check that this version reads a table, whoever opened it."""
 
 from __future__ import annotations
 

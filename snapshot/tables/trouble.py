@@ -1,4 +1,4 @@
-"""What a reader of tables said that could not read one, as one of our errors: by words, as neither reader has classes.
+"""Turn the failure of a table reader into one of our errors: by its words, as neither reader has classes.
 
 Delta's readers (delta-rs, delta-spark, Hadoop's file systems) give one class for a server that does not answer, a right
 that is lacking and bytes that are damaged; which it was stands in the text alone. FAILED_READ_FILE is any of them.

@@ -70,7 +70,7 @@ def _copy_plan(replayed: Mapping[str, Any], judged: SegmentReadiness, before: Sn
 
 
 def coverage(replayed: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
-    """What remote storage holds of the partition's lineage.
+    """Return the remote segments of the partition's lineage.
 
     Args:
         replayed: its row of REPLAYED.

@@ -1,4 +1,4 @@
-"""What the replay is given of one partition, as rows in one order, read as a stream.
+"""The input of a partition's replay: rows in one order, read as a stream.
 
     LISTED    one row: the partition as it was listed
     FACTS     rows of `partitions`: for a replay those that an earlier one left, where it may start from that state
@@ -36,7 +36,7 @@ INPUT_ORDER = ("source", "offset", "part")
 
 
 class Source(IntEnum):
-    """Where a row is from."""
+    """The origin of a row."""
 
     LISTED = 0
     FACTS = 1
@@ -131,7 +131,7 @@ class PartitionInput:
             self._next = next(self._rows, None)
 
     def decode(self, base_offset: int) -> tuple[dict[str, Any], Iterator[Run]] | None:
-        """How the decode of a segment ended, and its runs; None where there is none. Ask in ascending order."""
+        """Return how the decode of a segment ended, and its runs; None if there is none. Ask in ascending order."""
         for _ in self.window():
             pass
         while (row := self._decode_row()) is not None and row["base_offset"] < base_offset:

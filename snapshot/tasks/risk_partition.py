@@ -71,7 +71,7 @@ class RiskPartition:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """Return the schema of the rows."""
         return BOUNDARY_RISK if self.boundaries else PARTITION_RISK
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -86,7 +86,7 @@ class RiskPartition:
 
 
 def survey_of(found: LogTables) -> Survey:
-    """What the tables say of a partition, as a pass over its log would."""
+    """Return the survey of a partition from its tables, as a pass over its log would make it."""
     replayed, boundaries = found.replayed, found.boundaries
     log_end = replayed["log_end_offset"]
     ends = {base: boundaries.get(row["next_base_offset"] or log_end) for base, row in found.segments.items()}

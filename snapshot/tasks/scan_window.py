@@ -1,4 +1,4 @@
-"""Where the scan of a listed partition begins that is bounded by the expiration."""
+"""Find the offset at which a bounded scan of a listed partition begins."""
 
 from __future__ import annotations
 

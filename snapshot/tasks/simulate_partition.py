@@ -80,7 +80,7 @@ class SimulatePartition:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """Return the schema of the rows."""
         return WHAT_IF
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,11 +15,11 @@ from tiersnap.snapshot.tables.listed import to_row
 
 
 class PartitionSource(Protocol):
-    """Where partitions are listed."""
+    """A source of partitions."""
 
     @property
     def filesystem(self) -> FileSystem:
-        """Where it lies."""
+        """Return its file system."""
         ...
 
     @property
@@ -29,12 +29,12 @@ class PartitionSource(Protocol):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the source as a whole."""
+        """Return the findings about the source as a whole."""
         ...
 
     @property
     def properties(self) -> MetaProperties | None:
-        """Whose disk it is, or was collected from; None where it does not say."""
+        """Return meta.properties of the disk, or of the one it was collected from; None if it has none."""
         ...
 
     @property

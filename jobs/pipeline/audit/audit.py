@@ -28,7 +28,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 @dataclass(frozen=True)
 class Audited:
-    """What one audit says.
+    """The result of one audit.
 
     Attributes:
         findings: AUDIT_FINDINGS rows, in no order.

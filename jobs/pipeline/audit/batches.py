@@ -1,4 +1,4 @@
-"""What an audit reads: rows of `record_batches`, with what the rules speak of as columns."""
+"""The input of an audit: rows of `record_batches`, with a column for each term of the rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCER = (*PARTITION_KEY, "producer_id")
 
 
 def newest_decode(record_batches: DataFrame, known: DataFrame) -> DataFrame:
-    """Of `record_batches` the rows that count: of each segment those of its last decode, by its `known_segments`."""
+    """Return the rows of each segment's last decode in `record_batches`, by its `known_segments`."""
     last = known.select(
         *PARTITION_KEY, F.col("base_offset").alias("segment_base_offset"), F.col("known_run").alias("run")
     )
@@ -64,7 +64,7 @@ def audited(batches: DataFrame) -> DataFrame:
 
 
 def is_data() -> Column:
-    """Whether a row of `record_batches` is of a numbered producer, with a sequence."""
+    """Return whether a row of `record_batches` has a producer id and a sequence."""
     return ~_has(CONTROL_MASK) & (F.col("producer_id") >= 0) & (F.col("base_sequence") >= 0)
 
 
@@ -78,6 +78,6 @@ def in_circle(sequence: Column) -> Column:
 
 
 def step(sequence: Column, expected: Column) -> Column:
-    """How far a sequence lies from the expected one, in [-2^30, 2^30): in the circle, the shorter way."""
+    """Return the distance of a sequence from the expected one, in [-2^30, 2^30): around the circle, the shorter way."""
     distance = in_circle(sequence.cast("long") - expected)
     return F.when(distance < SEQUENCES // 2, distance).otherwise(distance - SEQUENCES)

@@ -44,7 +44,7 @@ Append = Callable[[str, DataFrame], None]
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What `tiersnap audit` was asked to do.
+    """The settings of `tiersnap audit`.
 
     Attributes:
         sources: log directories to decode now; empty for the table `record_batches` of `warehouse`.
@@ -70,7 +70,7 @@ class AuditSettings:
 
 @dataclass
 class AuditOutcome:
-    """What was found.
+    """The findings of an audit.
 
     Attributes:
         rows: the worst findings, as AUDIT_FINDINGS without `run`.
@@ -91,7 +91,7 @@ class AuditOutcome:
 
     @property
     def total(self) -> int:
-        """Of all findings."""
+        """Return the number of findings."""
         return sum(self.counts.values())
 
     @property
@@ -131,7 +131,7 @@ class _Read:
 
 
 def _discovered(settings: AuditSettings) -> Discovered | None:
-    """What the sources hold, None where a table is audited."""
+    """Return the partitions of the sources; None if a table is audited."""
     if not settings.sources:
         if lacks_table(warehouse := settings.warehouse or "", _BATCHES):
             raise _no_batches(warehouse)

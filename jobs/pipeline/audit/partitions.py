@@ -1,4 +1,4 @@
-"""What an audit must know of a partition beside its batches: where its log starts, and whether it is compacted."""
+"""The facts that an audit needs beside batches: a partition's log start offset, and whether it is compacted."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def _numbered(partitions: DataFrame) -> DataFrame:
-    """What is known of each partition, and a `number` that batches are sorted by in the place of its three keys."""
+    """Return the partitions with a `number` that batches are sorted by in the place of three keys."""
     one_task = Window.partitionBy(F.lit(0)).orderBy(*PARTITION_KEY)
     return partitions.select(
         *PARTITION_KEY, "log_start_offset", "is_compacted", F.row_number().over(one_task).alias("number")

@@ -1,4 +1,4 @@
-"""Which transactional id wrote: producer ids are numbers, and people know the ids."""
+"""Add transactional ids to findings: producer ids are numbers, and people know the transactional ids."""
 
 from __future__ import annotations
 
