@@ -266,7 +266,7 @@ class DirectoryStore:
         )
 
     def _is_there(self, key: str) -> bool:
-        """Whether anything has this name; also where it cannot be seen."""
+        """Return whether anything has this name; also if it cannot be seen."""
         *folders, name = self._parts(key)
         try:
             with opened_folder(self.root, folders) as folder:

@@ -1,4 +1,4 @@
-"""What a bucket's lifecycle rules do to the objects below a prefix. Pure: rules as S3 gives them in, answers out."""
+"""Judge a bucket's lifecycle rules for the objects below a prefix. Pure: rules as S3 gives them in, answers out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain re
 
 
 def judge_rules(rules: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[ProbeAnswer]:
-    """What is to be said of the rules for untagged objects whose keys begin with `prefix`; at least one answer.
+    """Yield answers about the rules for untagged objects whose keys begin with `prefix`; at least one.
 
     Args:
         rules: of S3's GetBucketLifecycleConfiguration.
@@ -47,7 +47,7 @@ def _when(action: Mapping[str, Any]) -> str:
 
 
 def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
-    """Whether a rule is for some of the objects: what it asks of tags none of them has."""
+    """Return whether a rule applies to some of the objects, none of which has tags."""
     wanted = rule.get("Filter", {})
     wanted = {**wanted, **wanted.get("And", {})}
     if "Tag" in wanted or wanted.get("Tags"):

@@ -1,4 +1,4 @@
-"""What tiersnap asks of a place that keeps objects.
+"""The protocol of object stores.
 
 Keys are relative to the store's root (`uri`), use `/`, and are built by `layouts.keys` alone. Stores hold no
 connection, so they can be pickled and sent to executors; clients are made once a process.
@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 
 
 class PutOutcome(StrEnum):
-    """Who made the object that is there.
+    """The maker of the object that is there.
 
     CREATED: this call did, beyond doubt; also where its first answer was lost and the repeated request was refused.
         Who has to clean up may delete it.
@@ -34,13 +34,13 @@ class PutOutcome(StrEnum):
 
     @property
     def is_ours(self) -> bool:
-        """Whether this call made the object."""
+        """Return whether this call made the object."""
         return self is PutOutcome.CREATED
 
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What is now in the store.
+    """The object that is now in the store.
 
     Attributes:
         size: bytes.
@@ -105,7 +105,7 @@ class DeleteFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """What a killed process left: an S3 multipart upload that costs money unseen, a temporary file of a directory.
+    """A leftover of a killed process: an S3 multipart upload that costs money unseen, a temporary file of a directory.
 
     Attributes:
         key: what it was to become; for directories only the last part of it.
@@ -134,11 +134,11 @@ class ByteSource(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Where objects are kept."""
+    """An object store."""
 
     @property
     def uri(self) -> str:
-        """Where the store's root is, ending in `/`; `uri + key` is what people paste."""
+        """Return the URI of the store's root, ending in `/`; people paste `uri + key`."""
         ...
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -200,7 +200,7 @@ class ObjectStore(Protocol):
         ...
 
     def head(self, key: str) -> ObjectInfo | None:
-        """What is there, or None; a directory reads the file for its CRC."""
+        """Return the object that is there, or None; a directory reads the file for its CRC."""
         ...
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:

@@ -1,4 +1,4 @@
-"""How many bytes a second: a token bucket whose clock is given, and one a process that sleeps.
+"""Limit bytes per second: a token bucket whose clock is given, and one per process that sleeps.
 
 The bucket holds at most what one second brings. Who takes more than is there goes into debt and waits until it is paid,
 so that bodies of any size pass and the average holds.

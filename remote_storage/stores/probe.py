@@ -43,7 +43,7 @@ def exit_code_of(answers: Iterable[ProbeAnswer]) -> ExitCode:
 
 
 def clock(here: int, there: int) -> ProbeAnswer:
-    """How far this host's clock (ms) and that of the store (ms; 0 where it tells none) are apart."""
+    """Compare this host's clock (ms) with the store's (ms; 0 if it tells none)."""
     difference = abs(here - there)
     if there == 0:
         return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store tells no time, so nothing in it ever looks old")
@@ -64,7 +64,7 @@ def _conditions(store: ObjectStore) -> ProbeAnswer:
 
 
 def _checksums(store: ObjectStore) -> ProbeAnswer:
-    """Whether the store has the content's CRC-32C, and refuses content that is not what its checksum says."""
+    """Return whether the store has the content's CRC-32C, and refuses content with a wrong checksum."""
     key = f"{PROBES}{uuid.uuid4().hex}"
     try:
         crc32c = store.put_if_absent(key, _DATA).crc32c

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class ProbeVerdict(StrEnum):
-    """How it stands."""
+    """The verdict of a probe."""
 
     OK = "OK"
     WARN = "WARN"  # works, and somebody should know
@@ -17,7 +17,7 @@ class ProbeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What a store answered; `next_step` is "" where there is nothing to do."""
+    """The answer of a store; `next_step` is "" if there is nothing to do."""
 
     probe: str
     verdict: ProbeVerdict

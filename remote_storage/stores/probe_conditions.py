@@ -1,4 +1,4 @@
-"""Whether a store keeps what it is asked: to create only what is absent, to replace only what was read.
+"""Probe whether a store keeps conditions: create only if absent, replace only the object that was read.
 
 Servers that do not know If-None-Match and If-Match overwrite without a word, and then two writers never notice each
 other. So a run asks before its first claim, with an object of its own that it deletes again. A CompleteMultipartUpload

@@ -1,4 +1,4 @@
-"""What only an S3 bucket has: TLS, Object Lock, lifecycle rules, checksums that a server compares or not."""
+"""Probe what only an S3 bucket has: TLS, Object Lock, lifecycle rules, checksums that a server compares or not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def probe_bucket(store: ObjectStore) -> Iterator[ProbeAnswer]:
 
 
 def encryption(endpoint: str) -> ProbeAnswer:
-    """Whether anyone on the way to the server can read records and change them."""
+    """Say whether anyone on the way to the server can read records and change them."""
     address = urlsplit(endpoint)
     if address.scheme == "https":
         return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
@@ -49,7 +49,7 @@ def encryption(endpoint: str) -> ProbeAnswer:
 
 
 def refuses_damage(store: ObjectStore, key: str) -> bool:
-    """Whether the server refuses content that has not the checksum that is sent with it."""
+    """Return whether the server refuses content with another checksum than is sent."""
     assert isinstance(store, S3Store)
     client = store.client
     sent = request_checksum(store.settings.checksums, _SAID, extend(0, _SAID))
@@ -66,7 +66,7 @@ def refuses_damage(store: ObjectStore, key: str) -> bool:
 
 
 def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[ProbeAnswer]]) -> Iterator[ProbeAnswer]:
-    """What the bucket answers; a server that does not know the question, or a user who may not ask it, is no error."""
+    """Yield the bucket's answer; a server that does not know the question, or refuses it, is no error."""
     try:
         with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
             yield from list(ask())

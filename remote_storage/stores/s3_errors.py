@@ -1,4 +1,4 @@
-"""What S3 and botocore say, in this project's errors: what it was doing, to which object, and what to do about it."""
+"""Turn errors of S3 and botocore into ours: the action, the object, the cause and the next step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def error_code(error: boto.ClientError) -> str:
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
-    """Whether the answer says that there is no such object; on HEAD a missing bucket looks the same."""
+    """Return whether the answer says that there is no such object; on HEAD a missing bucket looks the same."""
     return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
 
 

@@ -42,7 +42,7 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
 
 
 def is_proved(response: Mapping[str, object], crc: int, sent: Mapping[str, str]) -> bool:
-    """Whether the answer to a put or a part says that the server has these bytes.
+    """Return whether the answer to a put or a part says that the server has these bytes.
 
     By their CRC-32C, or by their MD5, which the ETag is where KMS encrypts nothing; `sent` is `request_checksum`.
     """

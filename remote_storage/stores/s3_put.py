@@ -98,7 +98,7 @@ class ConditionalPut:
             yield attempt
 
     def _sent(self, send: Callable[[], PutResult]) -> PutResult | None:
-        """What `send` did, None if the server says that the condition does not hold."""
+        """Return what `send` returns; None if the server says that the condition does not hold."""
         with translated("s3:PutObject", self.bucket, self.path + self.key):
             try:
                 return send()

@@ -1,4 +1,4 @@
-"""How to reach an S3 server; credentials are not among it, they come from where boto3 looks for them."""
+"""The settings of an S3 server; credentials are not among them, boto3 finds those."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_PARTS = 10_000
 
 
 class Checksums(StrEnum):
-    """What proves that bytes arrived.
+    """The checksums that prove that bytes arrived.
 
     AWS: our own CRC-32C with every object, stored by the server and compared after each write and read.
     COMPAT: Content-MD5 with every request and no newer header, for servers that refuse x-amz-checksum-*.

@@ -35,7 +35,7 @@ def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BY
 
 
 class Decode(Protocol[_Decoded]):
-    """What makes something of an object's bytes, or raises CorruptDataError with its name."""
+    """A function that decodes an object's bytes, or raises CorruptDataError with its name."""
 
     def __call__(self, data: bytes, *, name: str) -> _Decoded:
         """Decode `data`."""

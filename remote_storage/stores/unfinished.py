@@ -40,7 +40,7 @@ class Temporary:
     renamed: bool = False
 
     def status(self) -> os.stat_result:
-        """Of the file."""
+        """Return the status of the file."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def link(self, folder: int, name: str) -> None:
@@ -119,7 +119,7 @@ class UnfinishedFolder:
             return time.time_ns() // 1_000_000
 
     def uploads(self) -> Iterator[UnfinishedUpload]:
-        """What killed processes left, and what others are at."""
+        """Yield leftovers of killed processes, and files that others are writing."""
         try:
             with opened_folder(self.root, (UNFINISHED,)) as folder:
                 files = sorted(entries(folder)[1], key=lambda file: file[0])

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
-    """Whether copies of the lineage hold all of a segment."""
+    """Return whether remote segments of the lineage hold all of a segment."""
     bounds = (segment.base_offset, segment.next_base_offset)
     # What nobody finished can be finished only by who has the same segment.
     counts = (each for each in inventory.segments if not each.is_unfinished or each.bounds == bounds)
@@ -75,7 +75,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
 
 
 def claimed_snapshot(ready: SegmentBundle) -> ClaimedSnapshot:
-    """What the claim of a finished copy says of its snapshot."""
+    """Return the snapshot for the claim of a finished copy."""
     snapshot = ready.producer_snapshot
     return ClaimedSnapshot(
         crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.comparison or snapshot.verdict or "")

@@ -32,7 +32,7 @@ class CheckedLog:
 
     @property
     def indexes(self) -> CheckedIndexes:
-        """What the batches say, once all was read."""
+        """Return the indexes that the batches give, once all was read."""
         if self._indexes is None:
             raise UsageError(f"segment {self._segment.base_offset} was not read to its end")
         return self._indexes

@@ -97,7 +97,7 @@ class CopyAttempt:
         return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
     def failed(self, error: TiersnapError) -> Ended:
-        """What a copy that was undone leaves: a claim that is given up, or somebody else's."""
+        """End an attempt whose copy was undone: its claim is given up, or is another attempt's."""
         left = bool(error.attrs.get("left_behind"))
         started = self._event(SegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
@@ -121,7 +121,7 @@ class CopyAttempt:
             claims.release(self.job.store, self.job.keys, self.claimed)
 
     def _is_lost(self, error: TiersnapError) -> bool:
-        """Whether `error` came of another attempt, which deletes what it finds of those whose claim it took."""
+        """Return whether another attempt caused `error`: it deletes objects of the attempts whose claim it took."""
         if isinstance(error, ClaimLostError):
             return True
         try:

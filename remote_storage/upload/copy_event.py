@@ -1,4 +1,4 @@
-"""What tiering says of a segment as it happens: the announcements of KIP-405, and what went wrong."""
+"""The events of tiering a segment: KIP-405's states, and errors."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class CopyEvent:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a copy of ours counts since."""
+        """Return whether a copy of ours is finished since."""
         return self.state is SegmentState.COPY_SEGMENT_FINISHED
 
     @property
     def is_in_remote_storage(self) -> bool:
-        """Whether the segment is there, whoever copied it."""
+        """Return whether the segment is in remote storage, whoever copied it."""
         return self.error is None and (self.state is None or self.is_finished)

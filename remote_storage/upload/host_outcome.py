@@ -1,4 +1,4 @@
-"""What became of all partitions of one host that were to be tiered."""
+"""The outcome of tiering the partitions of one host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiersnap.snapshot.report.run_info import RunCounts
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """What became of the partitions, in the order in which they were looked at.
+    """The outcome of each partition, in the order in which they were examined.
 
     Attributes:
         of_log_dirs: found before any of them.
@@ -36,12 +36,12 @@ class HostOutcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is damaged or may not be read."""
+        """Return what is damaged or may not be read."""
         return [*self.of_log_dirs, *(finding for each in self.partitions for finding in each.findings)]
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """What failed."""
+        """Return the errors."""
         return [error for each in self.partitions for error in each.errors] or list(self.of_place)
 
     @property
@@ -67,7 +67,7 @@ class HostOutcome:
 
     @property
     def counts(self) -> RunCounts:
-        """What was written by this run; a copy that was finished without a byte is none."""
+        """Return the counts of what this run wrote; a copy that was finished without a byte is not counted."""
         sent = [event.bytes for event in self.copied if event.bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
@@ -100,12 +100,12 @@ class HostOutcome:
                 yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
 
     def may_write(self, options: ReplayOptions) -> bool:
-        """Whether the same with `apply` may write or delete an object."""
+        """Return whether the same with `apply` may write or delete an object."""
         has_leftovers = any(each.leftover_count for each in self.partitions)
         return bool(may_be_tiered(self.verdicts, options) or has_leftovers or self.errors)
 
     def exit_code(self, *, apply: bool) -> ExitCode:
-        """What is damaged, could not be written or read, or was refused although it was to be tiered; else OK."""
+        """Return the code of damage, failed reads or writes, or refused segments that were to be tiered; else OK."""
         return exit_code_of_all(self.findings, self.errors, exit_code_of(self.verdicts, apply=apply))
 
 

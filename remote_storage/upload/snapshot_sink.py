@@ -122,7 +122,7 @@ class StoredSnapshots:
         )
 
     def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
-        """What of an object that is there stays; None where the snapshot took its place.
+        """Return the object that stays; None if the snapshot took its place.
 
         Raises:
             ObjectExistsError, CorruptDataError: see `put`.
@@ -188,7 +188,7 @@ class StoredSnapshots:
             _log.info("replaced %s%s", self.store.uri, key)
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
-        """Whether the object's metadata, or a manifest of ours, says that a run wrote it."""
+        """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
         if "tiersnap-run-id" in found.metadata:
             return True
         manifests = list_manifests(self.store, self.keys, partition)
@@ -214,7 +214,7 @@ def _record(stored: StoredSnapshot) -> SnapshotRecord:
 
 
 def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
-    """What says which bytes are meant."""
+    """Return what identifies the bytes."""
     return record.offset, record.size, record.crc32c
 
 
@@ -233,7 +233,7 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
 
 
 def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
-    """Whether what is there says all of it, and more from before the log start: retention has moved that on since."""
+    """Return whether the object has all entries, and more from before a log start that retention moved since."""
     return compare(before, snapshot_file.decode(snapshot.data), history_from=snapshot.folded_from).is_start
 
 

@@ -1,4 +1,4 @@
-"""Where the producer snapshot of a segment lies, and what was recorded of it when it was computed or compared."""
+"""The place of a segment's producer snapshot, with what was recorded when it was computed or compared."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from tiersnap.snapshot.replay.replay_options import ReplayOptions
 
 @dataclass
 class HostPartition:
-    """What was found of a partition and done about it.
+    """The findings about a partition, and what was done.
 
     Attributes:
         log_dir: as the user named it.
@@ -75,7 +75,7 @@ class HostPartition:
 
     @property
     def readiness(self) -> list[Readiness]:
-        """Of each segment, as it stands now."""
+        """Return the readiness of each segment, as it is now."""
         return [each.readiness for each in self.segments]
 
     @property

@@ -1,4 +1,4 @@
-"""Who tiers what, and where to: what all steps of tiering one partition have in common."""
+"""The job of tiering one partition, which all steps share: who tiers, and where to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tiersnap.snapshot.errors import IncompleteBundleError, RecordedError, Tiers
 
 @dataclass(frozen=True, slots=True)
 class Tierer:
-    """Who tiers: the same for all attempts of one task, also of a repeated or speculative one.
+    """The process that tiers; it is the same for all attempts of one task, also of a repeated or speculative one.
 
     Attributes:
         run_id, warehouse, process: see stored.claim.Attempt.
@@ -65,11 +65,11 @@ class TierJob:
 
     @property
     def is_local(self) -> bool:
-        """Whether copies lie as LocalTieredStorage lays them."""
+        """Return whether the layout is LocalTieredStorage's."""
         return isinstance(self.layout, LocalTieredStorageLayout)
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
-        """What is there of the partition now; `local_start` is the base offset of the first local segment."""
+        """List the partition as it is now; `local_start` is the base offset of the first local segment."""
         return list_remote_partition(
             self.store, self.keys, self.partition, local=self.is_local, local_start=local_start, known=self.known
         )
@@ -79,7 +79,7 @@ class TierJob:
         return Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
-        """What is claimed of a segment.
+        """Return the segment as claims name it.
 
         Raises:
             IncompleteBundleError: it has no leader epoch.
@@ -105,7 +105,7 @@ class TierJob:
         state: SegmentState | None = None,
         error: TiersnapError | None = None,
     ) -> CopyEvent:
-        """What is to be told of a segment now."""
+        """Return an event of a segment, as of now."""
         message = "" if error is None else f"{self.partition} segment {segment.base_offset}: {error.message}"
         return CopyEvent(
             self.partition,

@@ -45,7 +45,7 @@ class CopiedObject:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What one copy put into the store, and why an index of it is not the broker's, by name."""
+    """The objects of one copy, and why an index of it is not the broker's, by name."""
 
     objects: tuple[CopiedObject, ...]
     rebuilt_indexes: dict[str, str]
