@@ -63,9 +63,10 @@ class KnownManifests:
     _new: dict[str, _StoredManifest] = field(default_factory=dict)
     _kept: dict[str, _StoredManifest] | None = None
     _lock: Lock = field(default_factory=Lock, repr=False)
+    _damaged: dict[tuple[str, int, int, str], CorruptDataError] = field(default_factory=dict)
 
     def read(self, segment_id: str, listed: ObjectInfo) -> RsmManifest:
-        """Return the manifest that was listed; one request if it is not known.
+        """Return the manifest that was listed; one request if it is not known, none if it is known to be damaged.
 
         Raises:
             ObjectNotFoundError: it is gone.
@@ -77,7 +78,14 @@ class KnownManifests:
         if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag):
             with suppress(CorruptDataError):
                 return rsm_manifest.decode(bytes(kept.content), name=self.store.uri + listed.key)
-        manifest, content = read_decoded(self.store, listed.key, _decode, limit=MANIFEST_BYTES)
+        identity = listed.key, listed.size, listed.modified, listed.etag
+        if identity in self._damaged:
+            raise self._damaged[identity]
+        try:
+            manifest, content = read_decoded(self.store, listed.key, _decode, limit=MANIFEST_BYTES)
+        except CorruptDataError as error:
+            self._damaged[identity] = error
+            raise
         self.add(segment_id, listed.etag, content)
         return manifest
 

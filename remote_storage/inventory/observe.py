@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
 from tiersnap.remote_storage.inventory.remote_inventory import leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
@@ -15,6 +16,7 @@ from tiersnap.remote_storage.inventory.starts import find_start, read_start, sta
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing
@@ -35,6 +37,16 @@ class Observe:
     layout: Layout
     refuses_plaintext: bool = False
     known_to_brokers: Mapping[str, Container[str]] | None = None
+    _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
+
+    def known(self, partition: TopicIdPartition) -> KnownManifests:
+        """Return what was read of a partition's manifests; that of others is forgotten."""
+        known = self._known.get(partition)
+        if known is None:
+            known = KnownManifests(self.store, ObjectKeys(), partition)
+            self._known.clear()
+            self._known[partition] = known
+        return known
 
     @cached_property
     def _encryption(self) -> EncryptionLook:
@@ -44,7 +56,10 @@ class Observe:
         """See RemoteLook."""
         keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
         local_start = partition.segments[0].base_offset
-        found = list_remote_partition(self.store, keys, name_of(partition), local=local, local_start=local_start)
+        name = name_of(partition)
+        found = list_remote_partition(
+            self.store, keys, name, local=local, local_start=local_start, known=self.known(name)
+        )
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")

@@ -5,9 +5,13 @@ that they had finished are finished here, and not copied again.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
@@ -22,11 +26,27 @@ from tiersnap.snapshot.readiness.coverage import coverage_of
 _log = logging.getLogger(__name__)
 
 
+def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) -> frozenset[int]:
+    """Return the base offsets of the planned segments that remote segments of the lineage hold whole."""
+    copies = inventory.segments
+    ends = list(accumulate((each.end_offset for each in copies), max))
+
+    def beside(segment: PlannedSegment) -> Sequence[RemoteSegment]:
+        begin_below = bisect_left(copies, segment.next_base_offset, key=lambda each: each.start_offset)
+        return copies[bisect_right(ends, segment.base_offset) : begin_below]
+
+    return frozenset(each.base_offset for each in planned if _is_held(each, beside(each)))
+
+
 def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
     """Return whether remote segments of the lineage hold all of a segment."""
+    return bool(covered_of([segment], inventory))
+
+
+def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
     bounds = (segment.base_offset, segment.next_base_offset)
     # What nobody finished can be finished only by who has the same segment.
-    counts = (each for each in inventory.segments if not each.is_unfinished or each.bounds == bounds)
+    counts = (each for each in copies if not each.is_unfinished or each.bounds == bounds)
     facts = (copy.facts for copy in counts)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
     return coverage.covers(segment.base_offset, segment.next_base_offset)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -150,20 +151,20 @@ class HostTier:
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
             mine = task if listing.remote_error is None else replace(task, sink=None)
-            yield self._tier(named.uri, listing, mine)
+            yield self._tier(named.uri, listing, mine, observe.known(_name(partition)))
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
         """Return why the place is doubted, by the partitions that were looked at."""
         return self._doubt.errors(self.store.uri)
 
-    def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay) -> HostPartition:
+    def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay, known: KnownManifests) -> HostPartition:
         self._kept.clear()
         replayed = task.replay(listing, LocalDecodes(listing.filesystem, self.check_crc))
         done = self._judged(uri, listing, replayed)
         if task.sink is not None and listing.remote.leftover_count:
-            self._sweep(done)
+            self._sweep(done, known)
         if task.sink is not None and any(each.is_ready for each in done.segments):
-            self._copy(done, listing, replayed.examination.reached)
+            self._copy(done, listing, replayed.examination.reached, known)
         return done
 
     def _judged(self, uri: str, listing: PartitionListing, replayed: Replayed) -> HostPartition:
@@ -195,9 +196,9 @@ class HostTier:
         is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
         return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside
 
-    def _sweep(self, done: HostPartition) -> None:
+    def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
         """Delete what ended attempts left, also where nothing is to be tiered."""
-        job = TierJob(self.store, self.layout, ObjectKeys(), _name(done.partition), self.tierer)
+        job = TierJob(self.store, self.layout, ObjectKeys(), _name(done.partition), self.tierer, known)
         try:
             swept = sweep_partition(self.store, job.keys, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
@@ -205,7 +206,13 @@ class HostTier:
         except TiersnapError as error:
             done.errors.append(error)
 
-    def _copy(self, done: HostPartition, listing: PartitionListing, snapshots: Mapping[int, SnapshotAt]) -> None:
+    def _copy(
+        self,
+        done: HostPartition,
+        listing: PartitionListing,
+        snapshots: Mapping[int, SnapshotAt],
+        known: KnownManifests,
+    ) -> None:
         partition = done.partition
         by_base = {each.facts.base_offset: number for number, each in enumerate(done.segments)}
         planned = [
@@ -220,9 +227,9 @@ class HostTier:
             for segment, judged in zip(partition.segments, done.segments, strict=True)
             if judged.is_ready
         ]
-        cluster_id = listing.cluster_id
+        name, cluster_id = _name(partition), listing.cluster_id
         for event in tier_partition(
-            self.store, self.layout, ObjectKeys(), _name(partition), planned, self.tierer, cluster_id=cluster_id
+            self.store, self.layout, ObjectKeys(), name, planned, self.tierer, cluster_id=cluster_id, known=known
         ):
             done.events.append(event)
             if event.error is not None:

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.ahead import Ahead
-from tiersnap.remote_storage.upload.already_there import event_of_covered, is_covered
+from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
@@ -46,6 +46,7 @@ def tier_partition(
     tierer: Tierer,
     *,
     cluster_id: str | None = None,
+    known: KnownManifests | None = None,
 ) -> Iterator[CopyEvent]:
     """Copy the READY segments of a partition, given in ascending order; events as things happen.
 
@@ -55,11 +56,12 @@ def tier_partition(
     Args:
         keys: those of `layout`; claims lie below the same prefix.
         cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
+        known: manifests that were read before; None where nobody did.
     """
     planned = tuple(segments)
     if not planned:
         return
-    known = KnownManifests(store, keys, partition)
+    known = known or KnownManifests(store, keys, partition)
     job = TierJob(store, layout, keys, partition, tierer, known)
     try:
         if cluster_id is not None:
@@ -71,8 +73,7 @@ def tier_partition(
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
         return
-    # Once: each look passes over all segments of the inventory.
-    covered = {each.base_offset for each in planned if is_covered(each, inventory)}
+    covered = covered_of(planned, inventory)
     uncovered = [each for each in planned if each.base_offset not in covered]
     with closing(Ahead(job, uncovered, inventory)) as ahead:
         for segment in planned:

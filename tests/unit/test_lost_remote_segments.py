@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.command import tiersnap
 from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
@@ -120,6 +121,17 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
     assert verdicts(run(store, source, "run-3", layout, {"another": frozenset()}))[0] == "GAP_IN_REMOTE"
     assert run(store, source, "run-4", layout, {topic_id: frozenset()}).errors == []
     assert publishable(store) == [0, 10, 20]
+
+
+def test_tier_reads_a_damaged_manifest_once_in_a_run(source: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    words = ("--log-level", "warning", "tier", source, "--remote", remote, "--now", "2026-11-21T13:00:00Z", "--apply")
+    assert tiersnap(*words).exit_code == 0
+    for path in sorted(remote.rglob("*.rsm-manifest"))[1:]:
+        path.write_text("{")
+    again = tiersnap(*words)
+    assert again.err.count("reading again") == 2, again.err
+    assert again.exit_code == 0, again.err
 
 
 def test_tier_leaves_a_gap_where_a_brokers_segment_lost_an_object(store: DirectoryStore, source: Path) -> None:
