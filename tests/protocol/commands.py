@@ -55,12 +55,15 @@ def remove_orphans(world: World, hand: Hand) -> ExitCode:
 def restore(world: World, hand: Hand, *, asks: bool) -> ExitCode:
     """`tiersnap restore` to a new disk; what is restored must be the log.
 
-    If it `asks`, of the cluster; else what was never published is restored, too.
+    If it `asks`, of the cluster; else what was never published is restored, too, and the cluster is named if the store
+    lost what says it.
     """
     disk = world.folder / f"restored-{hand.run_id}"
     disk.mkdir()
     (disk / "meta.properties").write_text(f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id=1\ndirectory.id=y\n")
     cluster = CLUSTER if asks else ("--unpublished",)
+    if not asks and not any(key.endswith("/cluster.json") for key in world.store.objects):
+        cluster += ("--cluster-id", CLUSTER_ID)
     code = _run("restore", *REMOTE, "--to", disk, "--topic", PARTITION.topic, *cluster, "--apply")
     if code is ExitCode.OK:
         check_restored(disk / "orders-0")
