@@ -129,7 +129,8 @@ docs-pictures: install ## The README's pictures of the report, into docs/img, by
 lint: install ## Style, types, import directions, spelling, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --any-exprs-report .cache/typed
+	@awk '/Total/ && $$NF + 0 < 98 {print "typed expressions: " $$NF ", at least 98 % wanted"; exit 1}' .cache/typed/any-exprs.txt
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python -m tests.house_rules

@@ -105,7 +105,8 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
 
 
 def _schema(found: DeltaTable) -> pa.Schema:
-    return pa.schema(found.schema().to_arrow())
+    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
+    return pa.schema(arrow)
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:

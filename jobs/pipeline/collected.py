@@ -37,6 +37,6 @@ def collected_batches(spark: SparkSession, uri: str, *, topic: str | None = None
         assert source is not None
         for batch in batches:
             for folder in batch.column("folder").to_pylist():
-                yield from source.batches(folder)
+                yield from source.batches(str(folder))
 
     return listing.folders(spark, found.folders).mapInArrow(read, schemas.RECORD_BATCHES)

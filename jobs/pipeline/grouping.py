@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-Key = tuple[pa.Scalar, ...]
+Key = tuple[Any, ...]  # of pyarrow's scalars
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -31,7 +32,7 @@ def by_key(
     """
 
     # By these hints Spark knows that the function takes batches: without them it gets each group as one table.
-    def run(key: tuple[pa.Scalar, ...], group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(key: Key, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return function(key, group)
 
     spread = rows.repartition(*keys) if tasks is None else rows.repartition(tasks, *keys)

@@ -10,14 +10,13 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.tables.schemas import schema_of
 
-LEADERS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("leader", pa.int32()),  # a broker's id, -1 where the partition has no leader
-        ("log_dirs", pa.list_(pa.string())),  # the sources that are that broker's
-    ]
+LEADERS = schema_of(
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("leader", pa.int32()),  # a broker's id, -1 where the partition has no leader
+    ("log_dirs", pa.list_(pa.string())),  # the sources that are that broker's
 )
 
 

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -61,6 +62,7 @@ from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 from tiersnap.snapshot.units import count_of, human_bytes
 
+pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 _log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
@@ -394,4 +396,4 @@ class _Run:
 def _summed(groups: pa.Table, name: str) -> dict[str, int]:
     """Segments by the values of a column."""
     sums = groups.group_by(name).aggregate([("segments", "sum")])
-    return dict(zip(sums[name].to_pylist(), sums["segments_sum"].to_pylist(), strict=True))
+    return {row[name]: row["segments_sum"] for row in sums.to_pylist()}

@@ -20,7 +20,7 @@ def matching(topics: re.Pattern[str] | None) -> Filter:
     def wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch.filter(
-                pa.array((matches_topic(topic, topics) for topic in batch["topic"].to_pylist()), pa.bool_())
+                pa.array((matches_topic(str(topic), topics) for topic in batch["topic"].to_pylist()), pa.bool_())
             )
 
     return wanted

@@ -14,13 +14,14 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.tables.schemas import schema_of
 
 # `local_start` is the base offset of the first local segment.
-LEFT = pa.schema(
-    [("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("local_start", pa.int64())]
+LEFT = schema_of(
+    ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("local_start", pa.int64())
 )
 # `failure` says why something is left; null where nothing is.
-SWEPT = pa.schema([("partition", pa.string()), ("objects", pa.int64()), ("failure", pa.string())])
+SWEPT = schema_of(("partition", pa.string()), ("objects", pa.int64()), ("failure", pa.string()))
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,28 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.snapshot.codecs import Row, RowCodec
 from tiersnap.snapshot.errors import RecordedError
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES, schema_of
 
 _LONG, _TEXT = pa.int64(), pa.string()
 
-TIERED = pa.schema(
-    [
-        ("topic", _TEXT),
-        ("topic_id", _TEXT),
-        ("partition", pa.int32()),
-        ("start_offset", _LONG),
-        ("end_offset", _LONG),  # inclusive, as KIP-405 has it
-        ("segment_id", _TEXT),  # of the attempt, or of the copy that is there; null where there is neither
-        ("segment_size_bytes", _LONG),
-        ("max_timestamp", _LONG),  # ms
-        ("leader_epochs", pa.list_(LEADER_EPOCH)),
-        ("state", _TEXT),  # SegmentState that was entered; null where none was: somebody else's copy, or an error
-        ("event_timestamp", _LONG),  # ms
-        ("bytes", _LONG),  # of all objects that were sent and are there
-        ("rebuilt_indexes", pa.map_(_TEXT, _TEXT)),  # why an index is not the broker's, by its name
-        ("error", _TEXT),
-        ("error_type", _TEXT),
-        ("hint", _TEXT),
-        ("is_transient", pa.bool_()),
-    ]
+TIERED = schema_of(
+    ("topic", _TEXT),
+    ("topic_id", _TEXT),
+    ("partition", pa.int32()),
+    ("start_offset", _LONG),
+    ("end_offset", _LONG),  # inclusive, as KIP-405 has it
+    ("segment_id", _TEXT),  # of the attempt, or of the copy that is there; null where there is neither
+    ("segment_size_bytes", _LONG),
+    ("max_timestamp", _LONG),  # ms
+    ("leader_epochs", pa.list_(LEADER_EPOCH)),
+    ("state", _TEXT),  # SegmentState that was entered; null where none was: somebody else's copy, or an error
+    ("event_timestamp", _LONG),  # ms
+    ("bytes", _LONG),  # of all objects that were sent and are there
+    ("rebuilt_indexes", pa.map_(_TEXT, _TEXT)),  # why an index is not the broker's, by its name
+    ("error", _TEXT),
+    ("error_type", _TEXT),
+    ("hint", _TEXT),
+    ("is_transient", pa.bool_()),
 )
 
 

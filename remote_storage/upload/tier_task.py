@@ -22,36 +22,34 @@ from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION, schema_of
 
 _LONG, _TEXT = pa.int64(), pa.string()
 # One READY segment, with what was recorded of it.
-READY = pa.schema(
-    [
-        ("log_dir", _TEXT),
-        ("topic", _TEXT),
-        ("topic_id", _TEXT),
-        ("partition", pa.int32()),
-        ("cluster_id", _TEXT),
-        ("base_offset", _LONG),
-        ("next_base_offset", _LONG),
-        ("size_bytes", _LONG),
-        ("max_timestamp", _LONG),
-        ("digest", _TEXT),  # "" for a segment that needed no decode
-        ("offset_index_bytes", _LONG),
-        ("time_index_bytes", _LONG),
-        ("transaction_index_bytes", _LONG),
-        ("leader_epochs", pa.list_(LEADER_EPOCH)),
-        ("open_transactions", pa.list_(OPEN_TRANSACTION)),  # at base_offset; null where nobody knows
-        # The snapshot at next_base_offset: the broker's file, or the object that was computed.
-        ("provenance", _TEXT),
-        ("verdict", _TEXT),
-        ("comparison", _TEXT),
-        ("file_bytes", _LONG),
-        ("file_crc", _LONG),
-        ("object_key", _TEXT),  # null for the broker's file
-        ("object_crc", _LONG),
-    ]
+READY = schema_of(
+    ("log_dir", _TEXT),
+    ("topic", _TEXT),
+    ("topic_id", _TEXT),
+    ("partition", pa.int32()),
+    ("cluster_id", _TEXT),
+    ("base_offset", _LONG),
+    ("next_base_offset", _LONG),
+    ("size_bytes", _LONG),
+    ("max_timestamp", _LONG),
+    ("digest", _TEXT),  # "" for a segment that needed no decode
+    ("offset_index_bytes", _LONG),
+    ("time_index_bytes", _LONG),
+    ("transaction_index_bytes", _LONG),
+    ("leader_epochs", pa.list_(LEADER_EPOCH)),
+    ("open_transactions", pa.list_(OPEN_TRANSACTION)),  # at base_offset; null where nobody knows
+    # The snapshot at next_base_offset: the broker's file, or the object that was computed.
+    ("provenance", _TEXT),
+    ("verdict", _TEXT),
+    ("comparison", _TEXT),
+    ("file_bytes", _LONG),
+    ("file_crc", _LONG),
+    ("object_key", _TEXT),  # null for the broker's file
+    ("object_crc", _LONG),
 )
 
 

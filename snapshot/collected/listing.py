@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.schemas import schema_of
 
 Row = dict[str, Any]
 VERSION = 3
@@ -51,8 +52,10 @@ DECODED = pa.struct(
     ]
 )
 SUPERSEDED = pa.struct([("object", _TEXT), ("since", _LONG)])  # epoch ms
-COLLECTED = pa.schema(
-    [*_OF_HOST, ("decodes", pa.list_(DECODED)), ("superseded", pa.list_(SUPERSEDED))],
+COLLECTED = schema_of(
+    *_OF_HOST,
+    ("decodes", pa.list_(DECODED)),
+    ("superseded", pa.list_(SUPERSEDED)),
     metadata={_VERSION_KEY: str(VERSION).encode()},
 )
 

@@ -103,7 +103,7 @@ class CollectedSource:
                     f"{path}: no headers were collected", hint="tiersnap collect LOGDIR --to URI --headers --apply"
                 ) from error
 
-    def _batches(self, path: str, bases: pa.Array) -> Iterator[pa.RecordBatch]:
+    def _batches(self, path: str, bases: pa.Int64Array) -> Iterator[pa.RecordBatch]:
         with self.filesystem.open(path) as file:
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             for batch in parquet.iter_batches(columns=RECORD_BATCHES.names):

@@ -16,6 +16,7 @@ Follows org.apache.kafka.common.compress.Compression (magic 2).
 from __future__ import annotations
 
 import struct
+from typing import Literal
 
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.units import count_of
@@ -25,7 +26,8 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 LARGEST = 256 << 20
 
 _PIECE = 1 << 20
-_STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
+Codec = Literal["gzip", "lz4", "zstd"]
+_STREAMS: dict[int, Codec] = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
 _HINT = "tiersnap dump FILE shows the batch; another replica may hold a good one"
@@ -53,7 +55,7 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
     raise CorruptRecordError(f"compression codec expected 0 to 4, found {codec}", hint=_HINT)
 
 
-def first_bytes(data: bytes, codec: str, most: int) -> bytes:
+def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
     """At most `most` bytes of what was compressed into `data` by gzip, lz4 or zstd.
 
     Raises:

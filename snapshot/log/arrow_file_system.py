@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from pyarrow import fs
 
@@ -40,5 +40,4 @@ class ArrowFileSystem:
 
     def open(self, path: str) -> BinaryIO:
         """See FileSystem."""
-        opened: BinaryIO = self.arrow.open_input_file(path)
-        return opened
+        return cast(BinaryIO, self.arrow.open_input_file(path))

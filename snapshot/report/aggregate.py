@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.verdict import SEVERITY
 from tiersnap.snapshot.tables.schemas import READINESS
 
+pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
 # So many rows of partial results are combined before more are taken in.
@@ -28,12 +30,14 @@ PARTIAL_ROWS = 1 << 20
 # The present rate is that of so long a time before the run began.
 RECENT_MS = 7 * 86_400_000
 
+# (column, how, name of the result)
+Aggregation = tuple[str, Literal["count", "sum", "min", "max", "first"], str]
 _VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
 _COLUMNS = tuple(name for name in READINESS.names)
 SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments", "held")
 _VERDICT_KEY = (*PARTITION_CODES, "verdict")
-# (column, aggregation, name): every aggregation is associative, so partial results combine by `_COMBINED`.
-_PARTIAL = (
+# Every aggregation is associative, so partial results combine by `_COMBINED`.
+_PARTIAL: tuple[Aggregation, ...] = (
     ("size_bytes", "count", "segments"),
     ("size_bytes", "sum", "bytes"),
     ("base_offset", "min", "first_offset"),
@@ -44,7 +48,7 @@ _PARTIAL = (
     ("last_stable_offset", "max", "last_stable_offset"),
     ("high_watermark", "max", "high_watermark"),
 )
-_COMBINED = tuple((name, "sum" if how == "count" else how, name) for _, how, name in _PARTIAL)
+_COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in _PARTIAL)
 # Taken from the first segment of the group.
 _OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
@@ -127,7 +131,7 @@ def conform(batch: pa.RecordBatch) -> pa.Table:
     if empty:
         raise UsageError(f"the readiness table has rows without {', '.join(empty)}", hint=_OTHER_VERSION)
     try:
-        return pa.table([table[name].cast(READINESS.field(name).type) for name in _COLUMNS], names=_COLUMNS)
+        return pa.table([table[name].cast(READINESS.field(name).type) for name in _COLUMNS], names=list(_COLUMNS))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UsageError(f"the readiness table does not fit its schema: {error}", hint=_OTHER_VERSION) from error
 
@@ -151,10 +155,10 @@ class Codes:
         self.values: list[str] = []
         self._codes: dict[str, int] = {}
 
-    def encode(self, column: pa.ChunkedArray) -> pa.Array:
+    def encode(self, column: pa.ChunkedArray[pa.StringScalar]) -> pa.Int32Array:
         """The strings' codes, int32; new strings get new ones."""
         encoded = column.combine_chunks().dictionary_encode()
-        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
+        codes = [self._code(str(value)) for value in encoded.dictionary.to_pylist()]
         return pa.array(codes, pa.int32()).take(encoded.indices)
 
     def _code(self, value: str) -> int:
@@ -164,14 +168,17 @@ class Codes:
         return code
 
 
-def ranks_of(verdicts: pa.ChunkedArray) -> pa.ChunkedArray:
+def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.Int8Scalar]:
     """Return the verdicts' ranks in SEVERITY, int8; null for an unknown one."""
-    return pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())
+    ranks: pa.ChunkedArray[pa.Int8Scalar] = pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())
+    return ranks
 
 
-def labels_of(table: pa.Table) -> pa.ChunkedArray:
+def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
     """Return the texts that `held` numbers: `snapshot` and, behind a space, `snapshot_provenance` if it has one."""
-    return pc.binary_join_element_wise(table["snapshot"], table["snapshot_provenance"], " ", null_handling="skip")
+    texts = (table["snapshot"], table["snapshot_provenance"])
+    labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(*texts, " ", null_handling="skip")
+    return labels
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: int) -> pa.Table:
@@ -182,7 +189,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
     timestamps = table["max_timestamp"]
     # A segment without dated records says -1, which would be the oldest of all.
     dated = pc.if_else(pc.less(timestamps, 0), pa.scalar(None, pa.int64()), timestamps)
-    coded = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
+    coded: dict[str, Any] = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
     for name, column in {**coded, "verdict": verdict}.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
     table = table.append_column("segments", pa.array(np.ones(table.num_rows, np.int64)))
@@ -192,7 +199,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
     return table.append_column("dated", dated).append_column("recent", recent)
 
 
-def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[tuple[str, str, str], ...]) -> pa.Table:
+def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[Aggregation, ...]) -> pa.Table:
     """Group by `keys`; the result has them and the aggregations' names."""
     # With threads there is no `first`, and the order of groups changes from run to run.
     result = table.group_by(list(keys), use_threads=False).aggregate([(column, how) for column, how, _ in aggregations])
@@ -200,7 +207,7 @@ def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[tuple[s
     return pa.table(columns, names=[*keys, *(name for *_, name in aggregations)])
 
 
-def _by_verdict(table: pa.Table, aggregations: tuple[tuple[str, str, str], ...], offset: str) -> pa.Table:
+def _by_verdict(table: pa.Table, aggregations: tuple[Aggregation, ...], offset: str) -> pa.Table:
     """Group by partition and verdict; the texts are those of the row with the smallest offset."""
     numbers = table.select([*_VERDICT_KEY, *dict.fromkeys(column for column, *_ in aggregations)])
     numbers = numbers.append_column("row", pa.array(np.arange(table.num_rows)))
@@ -220,4 +227,4 @@ def _combined(partials: list[pa.Table]) -> pa.Table:
 
 def _no_segments() -> pa.Table:
     kinds = (*(pa.int32(),) * 3, pa.int8(), *(pa.int64(),) * 4, pa.int32())
-    return pa.table([pa.array([], kind) for kind in kinds], names=SEGMENT_COLUMNS)
+    return pa.table({name: pa.array([], kind) for name, kind in zip(SEGMENT_COLUMNS, kinds, strict=True)})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
@@ -23,6 +24,7 @@ from tiersnap.snapshot.tables.remote_log_segments import Row
 from tiersnap.snapshot.tables.replayed import by_partition, newest_replays
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
+pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))

@@ -153,7 +153,7 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
     """Timeline and snapshots of each chosen partition, in their order."""
     names = ("base_offset", "size_bytes", "verdict", "segments", "held", "wanted")
     base, size, rank, segments, held, wanted = (table[name].to_numpy() for name in names)
-    end = table["next_base_offset"].fill_null(-1).to_numpy()
+    end = table["next_base_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     edges = np.searchsorted(wanted, np.arange(chosen + 1)).tolist()
     for start, stop in pairwise(edges):
         pieces = (each[start:stop] for each in (base, end, size, rank, segments))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +20,19 @@ def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
         yield deltas[start : start + PART_DELTAS]
 
 
-def to_lists(many: list[np.ndarray]) -> pa.ListArray:
+def to_lists(many: list[np.ndarray]) -> pa.ListArray[Any]:
     """A list<struct> element for each array of deltas (DELTA_DTYPE)."""
     offsets = np.concatenate([[0], np.cumsum([deltas.size for deltas in many])]).astype(np.int32)
     flat = np.concatenate([NO_DELTAS, *many])
     columns = [pa.array(np.ascontiguousarray(flat[name])).cast(kind) for name, kind in DELTA_FIELDS]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays(columns, fields=list(DELTA)))
+    return pa.ListArray.from_arrays(offsets.tolist(), pa.StructArray.from_arrays(columns, fields=list(DELTA)))
 
 
-def from_lists(lists: pa.ListArray) -> list[np.ndarray]:
+def from_lists(lists: pa.ListArray[Any]) -> list[np.ndarray]:
     """The inverse of `to_lists`, also of a slice; null gives no deltas."""
     ends = lists.offsets.to_numpy()
     values = lists.values.slice(ends[0], ends[-1] - ends[0])
+    assert isinstance(values, pa.StructArray)
     ends = ends - ends[0]
     flat = np.empty(len(values), DELTA_DTYPE)
     for name, _ in DELTA_FIELDS:

@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.place_doubt import lacks_beginning
 from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.replay_options import fingerprint
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES, schema_of
 
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -86,37 +86,35 @@ START = pa.struct(
     ]
 )
 
-LISTED = pa.schema(
-    [
-        ("log_dir", _TEXT),
-        ("topic", _TEXT),
-        ("topic_id", _TEXT),
-        ("partition", pa.int32()),
-        ("directory_id", _TEXT),
-        ("cluster_id", _TEXT),
-        ("segments", pa.list_(SEGMENT_FILES)),
-        ("snapshots", pa.list_(SNAPSHOT_FILE)),
-        ("orphan_indexes", pa.list_(_LONG)),  # base offsets of which there is an index, and no log file
-        ("leader_epochs", pa.list_(LEADER_EPOCH)),
-        ("high_watermark", _LONG),
-        ("log_start_offset", _LONG),
-        ("log_start_checkpoint", _LONG),  # of every tiered log; null where the partition is not in the file
-        ("cleaner_offset", _LONG),
-        ("findings", pa.list_(FINDING)),
-        ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
-        ("start", START),  # null where nobody asked for one, or none is there
-        ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
-        ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
-        ("encryption", _TEXT),  # Encryption; null where nobody looked
-        ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
-        ("lacks_beginning", pa.bool_()),  # replay.place_doubt; null where nobody looked, or a look tells nothing
-        ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
-        ("remote_error", _TEXT),  # why nobody knows what it holds, or null
-        ("is_transient", pa.bool_()),  # that may pass
-        ("error_type", _TEXT),
-        ("hint", _TEXT),
-        ("fingerprint", _TEXT),
-    ]
+LISTED = schema_of(
+    ("log_dir", _TEXT),
+    ("topic", _TEXT),
+    ("topic_id", _TEXT),
+    ("partition", pa.int32()),
+    ("directory_id", _TEXT),
+    ("cluster_id", _TEXT),
+    ("segments", pa.list_(SEGMENT_FILES)),
+    ("snapshots", pa.list_(SNAPSHOT_FILE)),
+    ("orphan_indexes", pa.list_(_LONG)),  # base offsets of which there is an index, and no log file
+    ("leader_epochs", pa.list_(LEADER_EPOCH)),
+    ("high_watermark", _LONG),
+    ("log_start_offset", _LONG),
+    ("log_start_checkpoint", _LONG),  # of every tiered log; null where the partition is not in the file
+    ("cleaner_offset", _LONG),
+    ("findings", pa.list_(FINDING)),
+    ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
+    ("start", START),  # null where nobody asked for one, or none is there
+    ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
+    ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
+    ("encryption", _TEXT),  # Encryption; null where nobody looked
+    ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
+    ("lacks_beginning", pa.bool_()),  # replay.place_doubt; null where nobody looked, or a look tells nothing
+    ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
+    ("remote_error", _TEXT),  # why nobody knows what it holds, or null
+    ("is_transient", pa.bool_()),  # that may pass
+    ("error_type", _TEXT),
+    ("hint", _TEXT),
+    ("fingerprint", _TEXT),
 )
 
 

@@ -16,6 +16,8 @@ parts of at most PART_DELTAS.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
@@ -39,6 +41,13 @@ def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
 def _struct(*fields: tuple[str, pa.DataType]) -> pa.StructType:
     """One column of several fields; each may be null, as Delta Lake wants it inside a column that may be."""
     return pa.struct(fields)
+
+
+def schema_of(
+    *fields: pa.Field[Any] | tuple[str, pa.DataType], metadata: dict[bytes | str, bytes | str] | None = None
+) -> pa.Schema:
+    """Return a schema; every column but a field that says otherwise is nullable."""
+    return pa.schema([each if isinstance(each, pa.Field) else pa.field(*each) for each in fields], metadata=metadata)
 
 
 DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(

@@ -18,16 +18,14 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.schemas import SEGMENTS
+from tiersnap.snapshot.tables.schemas import SEGMENTS, schema_of
 
-WANTED = pa.schema(
-    [
-        *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),
-        *(("base_offset", pa.int64()), ("next_base_offset", pa.int64())),
-        *(("size_bytes", pa.int64()), ("modified_ns", pa.int64()), ("cuts", pa.list_(pa.int64()))),
-        ("decode", pa.string()),  # of a collected folder: the object that holds the decode
-        ("not_read", pa.string()),  # why it could not be read before, where that alone is why it is wanted
-    ]
+WANTED = schema_of(
+    *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),
+    *(("base_offset", pa.int64()), ("next_base_offset", pa.int64())),
+    *(("size_bytes", pa.int64()), ("modified_ns", pa.int64()), ("cuts", pa.list_(pa.int64()))),
+    ("decode", pa.string()),  # of a collected folder: the object that holds the decode
+    ("not_read", pa.string()),  # why it could not be read before, where that alone is why it is wanted
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from tiersnap.snapshot.tables.schemas import (
     RECORD_BATCH_FIELDS,
     REMOTE_LOG_SEGMENTS,
     SEGMENTS,
+    schema_of,
 )
 
 INPUT_ORDER = ("source", "offset", "part")
@@ -50,17 +51,15 @@ def _struct(schema: pa.Schema) -> pa.StructType:
     return pa.struct([field.with_nullable(True) for field in schema])
 
 
-INPUT = pa.schema(
-    [
-        *(PARTITIONS.field(name) for name in PARTITION_KEY),
-        ("source", pa.int32()),
-        ("offset", pa.int64()),
-        ("part", pa.int32()),
-        ("listed", _struct(LISTED)),
-        ("fact", _struct(PARTITIONS)),
-        ("copy", _struct(REMOTE_LOG_SEGMENTS)),
-        ("decode", _struct(SEGMENTS)),
-    ]
+INPUT = schema_of(
+    *(PARTITIONS.field(name) for name in PARTITION_KEY),
+    ("source", pa.int32()),
+    ("offset", pa.int64()),
+    ("part", pa.int32()),
+    ("listed", _struct(LISTED)),
+    ("fact", _struct(PARTITIONS)),
+    ("copy", _struct(REMOTE_LOG_SEGMENTS)),
+    ("decode", _struct(SEGMENTS)),
 )
 
 
@@ -80,16 +79,14 @@ HEADER = pa.struct(
         ),
     ]
 )
-SURVEY_INPUT = pa.schema(
-    [
-        *(PARTITIONS.field(name) for name in PARTITION_KEY),
-        ("source", pa.int32()),
-        ("offset", pa.int64()),
-        ("part", pa.int32()),
-        ("fact", _struct(PARTITIONS)),
-        ("decode", _struct(SEGMENTS)),
-        ("header", HEADER),
-    ]
+SURVEY_INPUT = schema_of(
+    *(PARTITIONS.field(name) for name in PARTITION_KEY),
+    ("source", pa.int32()),
+    ("offset", pa.int64()),
+    ("part", pa.int32()),
+    ("fact", _struct(PARTITIONS)),
+    ("decode", _struct(SEGMENTS)),
+    ("header", HEADER),
 )
 
 
@@ -199,16 +196,17 @@ class _Structs:
 
     def row(self, number: int) -> dict[str, Any]:
         if self._columns is None:
-            self._columns = dict(_columns(self._batch.column(self._name)))
+            self._columns = dict(_columns(cast(pa.StructArray, self._batch.column(self._name))))
         found = {name: values[number] for name, values in self._columns.items()}
         return flat(found) if self._name == "fact" else found
 
 
 def _columns(array: pa.StructArray) -> Iterator[tuple[str, list[Any]]]:
-    for field, child in zip(array.type, array.flatten(), strict=True):
+    children: list[Any] = array.flatten()
+    for field, child in zip(array.type, children, strict=True):
         if field.name == "deltas":
             yield field.name, from_lists(child)
         elif field.name == "state" and pa.types.is_struct(field.type):
-            yield field.name, [{"deltas": deltas} for deltas in from_lists(child.flatten()[0])]
+            yield field.name, [{"deltas": deltas} for deltas in from_lists(child.field(0))]
         else:
             yield field.name, child.to_pylist()

@@ -9,19 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.records_crc import COVERED, records_crc
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, schema_of
 
 HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
 # `content` says of batches what is alike in their headers.
-ALIKE = pa.schema(
-    [*(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())]
+ALIKE = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())
 )
-WITH_RECORDS_CRC = pa.schema(
-    [
-        *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", "producer_id", "producer_epoch")),
-        ("content", pa.int64()),
-        ("records_crc", pa.int64()),
-    ]
+WITH_RECORDS_CRC = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", "producer_id", "producer_epoch")),
+    ("content", pa.int64()),
+    ("records_crc", pa.int64()),
 )
 
 

@@ -20,6 +20,7 @@ from tiersnap.snapshot.exactly_once.simulate.survey import Survey
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.facts import COMPARISON, SEGMENT
+from tiersnap.snapshot.tables.schemas import schema_of
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -34,29 +35,27 @@ _AT_OFFSET = tuple((name, _LONG) for kind in (Exposure, Crossing) for name in na
 _REPLAY = tuple((name, _LONG) for name in names_of(ReplayCost))
 
 # A row a boundary: the exclusive end offset of a closed segment.
-BOUNDARY_RISK = pa.schema([*_KEY, ("offset", _LONG), ("snapshot", _TEXT), ("cause", _TEXT), *_AT_OFFSET, *_REPLAY])
+BOUNDARY_RISK = schema_of(*_KEY, ("offset", _LONG), ("snapshot", _TEXT), ("cause", _TEXT), *_AT_OFFSET, *_REPLAY)
 # A row a partition. `at` is the boundary without a right snapshot at which an empty one would expose most; what it
 # would expose, and the transactions open there, follow. The replay is for the highest such boundary.
-PARTITION_RISK = pa.schema(
-    [
-        *_KEY,
-        ("segments", _LONG),
-        ("bytes", _LONG),
-        ("alive", _LONG),  # producers at the log end that a broker still keeps; null if the log cannot be replayed
-        ("outlived", _LONG),  # of these, those of which the log holds no record any more
-        ("causes", COUNTS),
-        ("at", _LONG),
-        *_AT_OFFSET,
-        ("wait", _TEXT),
-        *((name, _LONG) for name in names_of(Waiting) if name != "wait"),
-        *_REPLAY,
-        ("bounded_mismatches", COUNTS),
-        ("bytes_per_second", _LONG),
-        ("segment_ms", _LONG),
-        ("segments_per_expiration", pa.float64()),
-        ("automatic_retry_bytes_per_second", _LONG),
-        ("has_headers", pa.bool_()),
-    ]
+PARTITION_RISK = schema_of(
+    *_KEY,
+    ("segments", _LONG),
+    ("bytes", _LONG),
+    ("alive", _LONG),  # producers at the log end that a broker still keeps; null if the log cannot be replayed
+    ("outlived", _LONG),  # of these, those of which the log holds no record any more
+    ("causes", COUNTS),
+    ("at", _LONG),
+    *_AT_OFFSET,
+    ("wait", _TEXT),
+    *((name, _LONG) for name in names_of(Waiting) if name != "wait"),
+    *_REPLAY,
+    ("bounded_mismatches", COUNTS),
+    ("bytes_per_second", _LONG),
+    ("segment_ms", _LONG),
+    ("segments_per_expiration", pa.float64()),
+    ("automatic_retry_bytes_per_second", _LONG),
+    ("has_headers", pa.bool_()),
 )
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")

@@ -21,41 +21,37 @@ from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, schema_of
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 # A row of simulate.outcomes.WriteOutcome.
-SIMULATED = pa.schema(
-    [
-        ("write", pa.string()),
-        ("transactional", pa.bool_()),
-        ("writes", pa.int64()),  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-        ("example", pa.int64()),  # producer id of one of them
-        ("known", pa.bool_()),  # whether the replica knows the producer
-        ("brokers", pa.string()),
-        ("leader_answer", pa.string()),
-        ("replica_answer", pa.string()),
-        ("doubles", pa.bool_()),  # the replica appends records that are in the log already
-        ("clients", pa.string()),
-        ("reaction", pa.string()),
-        ("severity", pa.string()),
-        ("next_step", pa.string()),
-        ("may_double_later", pa.bool_()),  # what the client sends next may be in the log already
-    ]
+SIMULATED = schema_of(
+    ("write", pa.string()),
+    ("transactional", pa.bool_()),
+    ("writes", pa.int64()),  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    ("example", pa.int64()),  # producer id of one of them
+    ("known", pa.bool_()),  # whether the replica knows the producer
+    ("brokers", pa.string()),
+    ("leader_answer", pa.string()),
+    ("replica_answer", pa.string()),
+    ("doubles", pa.bool_()),  # the replica appends records that are in the log already
+    ("clients", pa.string()),
+    ("reaction", pa.string()),
+    ("severity", pa.string()),
+    ("next_step", pa.string()),
+    ("may_double_later", pa.bool_()),  # what the client sends next may be in the log already
 )
 
 # A row of SIMULATED with its partition, and a row of counts a partition, whose `write` is null.
-WHAT_IF = pa.schema(
-    [
-        *(PARTITIONS.field(name) for name in PARTITION_KEY),
-        *SIMULATED,
-        ("differs", pa.bool_()),
-        ("is_simulated", pa.bool_()),  # of the row of counts: the tables lead to the log's end
-        ("has_headers", pa.bool_()),  # likewise: older batches were sent again, too
-        ("expired", pa.int64()),
-        *((name, pa.int64()) for name in TALLIED),
-    ]
+WHAT_IF = schema_of(
+    *(PARTITIONS.field(name) for name in PARTITION_KEY),
+    *SIMULATED,
+    ("differs", pa.bool_()),
+    ("is_simulated", pa.bool_()),  # of the row of counts: the tables lead to the log's end
+    ("has_headers", pa.bool_()),  # likewise: older batches were sent again, too
+    ("expired", pa.int64()),
+    *((name, pa.int64()) for name in TALLIED),
 )
 
 

@@ -9,15 +9,14 @@ import pyarrow as pa
 
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
 from tiersnap.snapshot.log.log_dir import read_partition
+from tiersnap.snapshot.tables.schemas import schema_of
 from tiersnap.snapshot.tasks.sources import LogDirSource, open_source
 
-TRANSACTIONAL_IDS = pa.schema(
-    [
-        ("cluster_id", pa.string()),  # null where the disk does not say
-        ("producer_id", pa.int64()),  # the current one, the one before a rotation, or the one after it
-        ("transactional_id", pa.string()),
-        ("offset", pa.int64()),  # of the record
-    ]
+TRANSACTIONAL_IDS = schema_of(
+    ("cluster_id", pa.string()),  # null where the disk does not say
+    ("producer_id", pa.int64()),  # the current one, the one before a rotation, or the one after it
+    ("transactional_id", pa.string()),
+    ("offset", pa.int64()),  # of the record
 )
 
 
