@@ -27,13 +27,14 @@ from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.errors import ExitCode, GateError, UsageError
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.units import count_of, human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.snapshot.host.summary import Examined, Host
 
 _MOST_FINDINGS = 3
+_FAR_MS = 365 * 86_400_000
 MOST_MISSING = 5
 _OF_MEND = (
     *("bootstrap-server", "command-config", "remote", "layout"),
@@ -56,6 +57,8 @@ class ExaminedLogDir:
     mount: str
     disk_bytes: int
     free_bytes: int
+    bytes_per_day: Annotated[int, Meta(description="written of late")]
+    full_in_ms: Annotated[int | None, Meta(description="if as much is written on; null if no broker runs or wrote")]
     partitions: int
     segments: int
     bytes: int
@@ -137,13 +140,29 @@ def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> Host:
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(clock(), None)
+    now = clock()
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, None)
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = progress.watch(selected_of(opened, Selection()))
     if inventory is None:
-        return Host.of(opened, partitions)
-    found = Host.of(opened, partitions, inventory.coverage)
+        return _with_broker(Host.of(opened, partitions, now=now))
+    found = _with_broker(Host.of(opened, partitions, inventory.coverage, now=now))
     return replace(found, remote=place_words(view.remote or "", view.layout), errors=tuple(inventory.errors))
+
+
+def _with_broker(host: Host) -> Host:
+    """Return the host with what the settings of its running broker say of remote storage and of its address."""
+    from tiersnap.remote_storage.cluster.broker_hosts import client_words, remote_words
+    from tiersnap.snapshot.host.broker_settings import broker_settings
+
+    if len(host.pids) != 1 or not host.pids[0]:
+        return host
+    try:
+        settings = broker_settings(host.pids[0])
+    except OSError:  # another user's, or changed since
+        return host
+    remote, server = shlex.join(remote_words(settings)), shlex.join(client_words(settings.values))
+    return replace(host, broker_remote=remote, broker_server=server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +213,7 @@ def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | Non
     has_host = bool(host.log_dirs)
     mending = [] if compared is None else list(next_step(compared))
     return DoctorResult(
-        log_dirs=[_row(each) for each in host.log_dirs],
+        log_dirs=[_row(host, each) for each in host.log_dirs],
         version=host.version() if has_host else "",
         remote=list(answers),
         records=None if compared is None else as_records(compared),
@@ -211,7 +230,7 @@ def as_records(compared: Compared) -> RemoteRecords:
     return RemoteRecords(missing.known, missing.sentence, compared.place, rows)
 
 
-def _row(each: Examined) -> ExaminedLogDir:
+def _row(host: Host, each: Examined) -> ExaminedLogDir:
     return ExaminedLogDir(
         log_dir=each.uri,
         cluster_id=None if each.meta is None else each.meta.cluster_id,
@@ -224,6 +243,8 @@ def _row(each: Examined) -> ExaminedLogDir:
         mount=each.disk.mount,
         disk_bytes=each.disk.total,
         free_bytes=each.disk.free,
+        bytes_per_day=each.listed.bytes_per_day,
+        full_in_ms=host.full_in(each.disk),
         partitions=each.listed.partitions,
         segments=each.listed.segments,
         bytes=each.listed.bytes,
@@ -245,7 +266,7 @@ def _sections(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | N
     return {
         "broker": list(_broker(host)),
         "version": [host.version()],
-        "disks": [_disk_line(each) for each in host.log_dirs],
+        "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
         "blocked": list(_blocks(host)),
         **of_remote,
@@ -300,14 +321,17 @@ def _blocks(host: Host) -> Iterator[str]:
         yield "nothing, by the names of the files; whether they are right, scan tells"
 
 
-def _disk_line(each: Examined) -> str:
-    disk = each.disk
+def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
+    disk, full_in = each.disk, host.full_in(each.disk)
     kind = " ".join(filter(None, (disk.device, disk.kind)))
     full = ", NEARLY FULL" if disk.is_nearly_full else ""
-    return (
+    yield (
         f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
         f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
     )
+    if full_in is not None and full_in < _FAR_MS:
+        rate = human_bytes(host.bytes_per_day(disk))
+        yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
 
 
 def _answer_line(answer: ProbeAnswer) -> str:

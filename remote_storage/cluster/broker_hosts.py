@@ -239,6 +239,59 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
     raise ValueError(f"storage.backend.class={backend}: tiersnap does not know where it stores")
 
 
+def client_words(settings: Mapping[str, str]) -> list[str]:
+    """Return the options that name a broker with these settings as a server; none if they do not tell.
+
+    A listener with SASL or TLS needs client properties, of which only the user knows where they are.
+    """
+    controllers = _names(settings, "controller.listener.names")
+    protocols = dict(each.split(":") for each in _names(settings, "listener.security.protocol.map") if ":" in each)
+    listeners = _names(settings, "advertised.listeners") or _names(settings, "listeners") or ["PLAINTEXT://:9092"]
+    found = []
+    for each in listeners if settings else ():
+        name, _, address = each.partition("://")
+        host, _, port = address.rpartition(":")
+        if name not in controllers:
+            server = f"{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
+            found.append((protocols.get(name, name) != "PLAINTEXT", ["--bootstrap-server", server]))
+    if not found:
+        return []
+    is_secured, words = min(found)
+    return [*words, "--command-config", "client.properties"] if is_secured else words
+
+
+def _names(settings: Mapping[str, str], name: str) -> list[str]:
+    return [each.strip() for each in settings.get(name, "").split(",") if each.strip()]
+
+
+def remote_words(broker: BrokerSettings) -> list[str]:
+    """Return what --remote names for a broker that runs here, and the options by which it is reached.
+
+    None if its settings do not tell, or keys begin with a prefix that is no folder.
+    """
+    try:
+        place = place_of_broker(broker.values)
+        folder = str(broker.located(place.prefix)) if not place.bucket else place.prefix
+    except (OSError, ValueError):
+        return []
+    if place.prefix and not place.prefix.endswith("/"):
+        return []
+    lies_as = [] if place.layout == "aiven" else ["--layout", place.layout]
+    if not place.bucket:
+        return [folder.removeprefix(broker.root) if _is_own_root(broker) else folder, *lies_as]
+    below = broker.values.get(_PREFIX_NAME) or _PREFIX
+    reached = [] if place.endpoint == _AWS else ["--endpoint-url", broker.values[f"{below}storage.s3.endpoint.url"]]
+    region = broker.values.get(f"{below}storage.s3.region")
+    is_path_style = broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true"
+    reached += [*(["--region", region] if region else []), *(["--path-style"] if is_path_style else [])]
+    return [f"s3://{place.bucket}/{folder}".rstrip("/"), *lies_as, *reached]
+
+
+def _is_own_root(broker: BrokerSettings) -> bool:
+    """Return whether the process sees this host's files by their own names."""
+    return Path(broker.root).samefile("/")
+
+
 def _given(settings: Mapping[str, str], name: str) -> str:
     value = _plain(settings, name)
     if not value:

@@ -24,6 +24,8 @@ from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import has_leader_epoch
 
+_SHORTEST_MS, DAY_MS = 15 * 60_000, 86_400_000
+
 
 @dataclass
 class SegmentCounts:
@@ -37,6 +39,9 @@ class SegmentCounts:
         lost_indexes: partitions that can be tiered with a closed segment without an .index.
         lost_below_log_start: those with such a segment below the log start.
         has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
+        now: epoch ms, from which `bytes_per_day` counts back.
+        recent_bytes: of segments that were written within a day.
+        recent_ms: how long ago the first of them was.
     """
 
     partitions: int = 0
@@ -48,6 +53,9 @@ class SegmentCounts:
     lost_indexes: int = 0
     lost_below_log_start: int = 0
     has_topic_ids: bool = False
+    now: int = 0
+    recent_bytes: int = 0
+    recent_ms: int = _SHORTEST_MS
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
@@ -55,6 +63,10 @@ class SegmentCounts:
         self.partitions += 1
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
+        for segment in partition.segments:
+            age = max(0, self.now - segment.log.modified_ns // 1_000_000)
+            self.recent_bytes += segment.log.size if age < DAY_MS else 0
+            self.recent_ms = max(self.recent_ms, min(age, DAY_MS))
         self.has_topic_ids |= partition.topic_id is not None
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
@@ -71,6 +83,11 @@ class SegmentCounts:
                 self.blocked[verdict] += 1
                 is_waiting = True
             self.blocked_bytes += segment.log.size if is_waiting else 0
+
+    @property
+    def bytes_per_day(self) -> int:
+        """What was written within a day, or since the oldest segment where that is less: its own bytes are older."""
+        return self.recent_bytes * DAY_MS // self.recent_ms
 
 
 def _verdict(partition: Partition, next_base_offset: int) -> Verdict | None:

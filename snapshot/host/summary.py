@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.host.diagnosis import SegmentCounts, at_least, missing_snapshots, read_meta_properties
+from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import MountedDisk, disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
@@ -23,7 +23,10 @@ from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.space import BLOCK
-from tiersnap.snapshot.units import count_of, human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
+
+# Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.
+_READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
 
 
 @dataclass
@@ -48,8 +51,11 @@ class Examined:
     missing: int = 0
 
 
-def examined(each: NamedLogDir) -> Examined:
+def examined(each: NamedLogDir, now: int) -> Examined:
     """A log directory without its partitions: whose it is, on which disk, and whether a broker holds it.
+
+    Args:
+        now: epoch ms.
 
     Raises:
         UsageError: it is not of this host.
@@ -62,7 +68,7 @@ def examined(each: NamedLogDir) -> Examined:
     except OSError as error:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
-    listed = SegmentCounts(findings=[] if finding is None else [finding])
+    listed = SegmentCounts(now=now, findings=[] if finding is None else [finding])
     return Examined(each.uri, each.log_dir.path, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
 
 
@@ -74,11 +80,15 @@ class Host:
         remote: remote storage that was asked what is tiered, with the options that say how it is reached, for a shell;
             "" if none was.
         errors: why it does not say what it holds.
+        broker_remote: where the broker that runs keeps remote segments, likewise; "" if its settings do not tell.
+        broker_server: the options that name it as a server, for a shell; "" likewise.
     """
 
     log_dirs: Sequence[Examined]
     remote: str = ""
     errors: Sequence[TiersnapError] = ()
+    broker_remote: str = ""
+    broker_server: str = ""
 
     @classmethod
     def of(
@@ -86,18 +96,21 @@ class Host:
         log_dirs: Iterable[NamedLogDir],
         partitions: Iterable[tuple[NamedLogDir, Partition]],
         coverage: Callable[[Partition], RemoteCoverage] | None = None,
+        *,
+        now: int,
     ) -> Host:
         """Look at the directories and take in their partitions, of which only names and sizes count.
 
         Args:
             coverage: what is tiered of a partition; asked of those that wait for a snapshot, and of those whose log
                 begins in remote storage until something is there of one: that tells another place.
+            now: epoch ms.
 
         Raises:
             UsageError: a directory is not of this host.
         """
         named = list(log_dirs)
-        found = {each.uri: examined(each) for each in named}
+        found = {each.uri: examined(each, now) for each in named}
         for each, finding in named_findings(named):
             found[each.uri].listed.findings.append(finding)
         is_place_seen = False
@@ -168,8 +181,17 @@ class Host:
                 found.setdefault((each.meta.node_id, each.meta.cluster_id, each.meta.is_kraft), []).append(each.uri)
         return found
 
+    def bytes_per_day(self, disk: MountedDisk) -> int:
+        """Return what brokers write to a disk."""
+        return sum(each.listed.bytes_per_day for each in self.log_dirs if each.disk.mount == disk.mount)
+
+    def full_in(self, disk: MountedDisk) -> int | None:
+        """Return in how many ms a disk is full if nothing is deleted; None if no broker runs, or none wrote of late."""
+        rate = self.bytes_per_day(disk) if self.pids else 0
+        return disk.free * DAY_MS // rate if rate else None
+
     def next_steps(self) -> Iterator[str]:
-        """What to do, line by line; each broker by itself where the directories are of several."""
+        """What to do, a command and what it takes on a line; each broker by itself if the disks are of several."""
         if len(self.brokers) > 1:
             for uris in self.brokers.values():
                 yield f"tiersnap doctor {shlex.join(uris)}"
@@ -186,16 +208,21 @@ class Host:
             yield f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
             yield f"tiersnap doctor {self._arguments}   again: what is missing by then"
         elif self.missing:
+            reads = f"reads {_takes(sum(each.listed.bytes for each in self.log_dirs), _READ_RATE)}"
             if is_running:
                 sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
-                unblock = f"tiersnap unblock --bootstrap-server HOST:PORT {sources} --remote {self._remote}"
-                yield f"{unblock}   frees stuck partitions while the broker runs; --apply does it"
+                server = self.broker_server or "--bootstrap-server HOST:PORT"
+                uploads = _takes(sum(each.listed.blocked_bytes for each in self.log_dirs), _UPLOAD_RATE)
+                yield (
+                    f"tiersnap unblock {server} {sources} --remote {self._remote} --apply   no stop; frees stuck "
+                    f"partitions; uploads {uploads}; without --apply: its plan"
+                )
             asked = f" --remote {self._remote}" if self.continued else ""
             plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}{asked}"
-            yield f"{plan}   shows what it would write"
+            yield f"{plan}   no stop; {reads}; shows what it would write"
             if is_running:
                 yield "stop the broker: it reads snapshots only when it starts"
-            yield f"tiersnap repair {self._arguments}{asked} --apply"
+            yield f"tiersnap repair {self._arguments}{asked} --apply   the broker is stopped; {reads}"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
         commands = HostCommands(
             [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
@@ -229,8 +256,13 @@ class Host:
 
     @property
     def _remote(self) -> str:
-        return self.remote or "s3://bucket/prefix"
+        return self.remote or self.broker_remote or "s3://bucket/prefix"
 
     @property
     def _arguments(self) -> str:
         return shlex.join(each.uri for each in self.log_dirs)
+
+
+def _takes(count: int, rate: int) -> str:
+    """Return bytes and how long they take, with a second for the start."""
+    return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

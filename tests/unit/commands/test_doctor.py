@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.broker_lock import broker
+from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, tree, write_small_log
@@ -60,7 +61,12 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
         assert f"running  yes: process {pid} holds .lock" in ran.out
     assert_said(ran, 4)
     assert "1 segment: MISSING_SNAPSHOT" in ran.out
-    steps = [f"tiersnap repair {log_dir}   shows", "stop the broker", f"tiersnap repair {log_dir} --apply", "start the"]
+    steps = [
+        f"tiersnap repair {log_dir}   no stop",
+        "stop the broker",
+        f"tiersnap repair {log_dir} --apply",
+        "start the",
+    ]
     places = [ran.out.index(step) for step in steps]
     assert places == sorted(places)
     # What it says to type, typed, clears it.
@@ -184,3 +190,60 @@ def test_a_disk_is_named_with_its_mount_point_and_what_users_may_fill(tmp_path: 
     mounts.write_text(f"/dev/my\\040disk {os.path.realpath(disk.mount)} xfs rw 0 0\n")
     assert disk_of(tmp_path, mounts=mounts).device == "/dev/my disk"
     assert disk_of(tmp_path, mounts=tmp_path / "none").kind == ""
+
+
+CLASSES = "remote.log.storage.manager.class.name="
+LOCAL = f"{CLASSES}org.apache.kafka.server.log.remote.storage.LocalTieredStorage\nrsm.config.dir=/tiers\n"
+AIVEN = f"""{CLASSES}io.aiven.kafka.tieredstorage.RemoteStorageManager
+rsm.config.storage.backend.class=io.aiven.kafka.tieredstorage.storage.s3.S3Storage
+rsm.config.storage.s3.bucket.name=bucket
+rsm.config.key.prefix=tiers/
+"""
+MINIO = "rsm.config.storage.s3.endpoint.url=http://minio:9000\nrsm.config.storage.s3.path.style.access.enabled=true\n"
+SECURED = """listeners=CONTROLLER://:9093,CLIENTS://0.0.0.0:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (LOCAL, "--bootstrap-server localhost:9092 SOURCE --remote /tiers --layout local-tiered-storage --apply"),
+        (
+            f"{AIVEN}advertised.listeners=PLAINTEXT://broker-7:9094\n",
+            "--bootstrap-server broker-7:9094 SOURCE --remote s3://bucket/tiers --apply",
+        ),
+        (
+            AIVEN + MINIO + SECURED,
+            "--bootstrap-server localhost:9092 --command-config client.properties SOURCE --remote s3://bucket/tiers "
+            "--endpoint-url http://minio:9000 --path-style --apply",
+        ),
+        (
+            f"{AIVEN}rsm.config.key.prefix=no-folder\n",
+            "--bootstrap-server localhost:9092 SOURCE --remote s3://bucket/prefix --apply",
+        ),
+    ],
+)
+def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
+    log_dir: Path, tmp_path: Path, settings: str, words: str
+) -> None:
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    properties = tmp_path / "server.properties"
+    properties.write_text(settings)
+    with started_broker(log_dir, properties):
+        found = document(log_dir)
+    command = words.replace("SOURCE", f"--source {log_dir}")
+    assert found["next"][0].startswith(f"tiersnap unblock {command}   no stop; ")  # type: ignore[index]
+
+
+def test_doctor_says_when_the_disk_is_full_while_a_broker_writes(log_dir: Path) -> None:
+    assert document(log_dir)["log_dirs"][0]["full_in_ms"] is None  # type: ignore[index]
+    log = file_of(log_dir / "orders-0", 10, ".log")
+    with log.open("ab") as file:
+        file.truncate(disk_of(log_dir).free * 2)  # sparse: as much as is free, twice
+    with broker(log_dir):
+        (disk,) = document(log_dir)["log_dirs"]  # type: ignore[misc]
+        ran = tiersnap("doctor", log_dir, output="table")
+    assert 0 < disk["full_in_ms"] < 86_400_000
+    assert "\n         full in " in ran.out
