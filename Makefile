@@ -4,13 +4,15 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 PEX_VERSION := 2.105.2
+TWINE_VERSION := 7.0.0
+MKDOCS_MATERIAL_VERSION := 9.8.2
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 SYNC := -q --frozen --all-extras --group dev --python $(PYTHON)
 UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 
 ##@ Start here
-.PHONY: help install artefact demo
+.PHONY: help install artefact dist demo
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -36,6 +38,12 @@ artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python
 	  --python-shebang '/usr/bin/env python3.11' --no-emit-warnings -o dist/tiersnap.pex
 	.venv-tools/bin/uv export -q --frozen --no-dev --format cyclonedx1.5 --preview-features sbom-export -o dist/tiersnap.cdx.json
 	@ls -l dist/tiersnap.pex dist/tiersnap.cdx.json
+
+dist: install ## Wheel and sdist into dist/, the same bytes from the same commit, checked by twine
+	@test -x .venv-tools/bin/twine || .venv-tools/bin/pip install -q --disable-pip-version-check twine==$(TWINE_VERSION)
+	rm -f dist/*.whl dist/*.tar.gz
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venv-tools/bin/uv build -q -o dist
+	.venv-tools/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
 demo: install ## The main job on bundled real logs against an embedded S3, ending with the report
 	$(BIN)/tiersnap demo

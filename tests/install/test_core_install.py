@@ -61,11 +61,19 @@ def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    run(python, "-m", "hatchling", "build", "-d", tmp_path / "again")
+    assert files(tmp_path / "again") == files(tmp_path / "of_tree"), "built twice, the same bytes"
+    run(python, "-m", "pip", "--disable-pip-version-check", "-q", "install", "twine")
+    run(python, "-m", "twine", "check", "--strict", *(tmp_path / "of_tree").iterdir())
     of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
     assert of_sdist == of_tree
     assert "tiersnap/jobs/cli.py" in of_tree
     assert any(name.startswith("tiersnap/jobs/demo/demo_data/") for name in of_tree)
     assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def wheel_contents(folder: Path) -> dict[str, bytes]:
