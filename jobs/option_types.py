@@ -20,8 +20,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-    from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 T = TypeVar("T")
@@ -118,15 +117,13 @@ def _partition(text: str) -> TopicPartition:
 
 
 def _broker(text: str) -> BrokerEra:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-    from tiersnap.snapshot.exactly_once.models.eras import era_of
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
 
     return era_of(text, BROKER_ERAS)
 
 
 def _client(text: str) -> ClientEra:
-    from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
-    from tiersnap.snapshot.exactly_once.models.eras import era_of
+    from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, era_of
 
     return era_of(text, CLIENT_ERAS)
 

@@ -26,7 +26,7 @@ from tiersnap.jobs.option_types import (
 )
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.pace import check_rate
+from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, ClusterAnswer
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
-    from tiersnap.snapshot.replay.beginnings import Beginnings
     from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.replay.remote_start import Beginnings
 
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
@@ -270,7 +270,7 @@ class RemoteView:
 
     def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
         """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
-        from tiersnap.snapshot.replay.beginnings import Beginnings
+        from tiersnap.snapshot.replay.remote_start import Beginnings
 
         if self.remote is None:
             return Beginnings()

@@ -45,7 +45,7 @@ __all__ = [
 
 _MODULES = {
     "KafkaSegmentDataSource": "tiersnap.jobs.pipeline.source",
-    "RunSettings": "tiersnap.jobs.pipeline.settings",
+    "RunSettings": "tiersnap.jobs.pipeline.before_spark",
     "Verdict": "tiersnap.snapshot.readiness.judge",
     "examine": "tiersnap.snapshot.replay.examine",
     "open_log_dir": "tiersnap.snapshot.log.log_dir",

@@ -30,8 +30,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
 from tiersnap.jobs.airflow.outcome import ClusterOutcome, in_words
-from tiersnap.jobs.airflow.run_operator import MaintainOperator, RunOperator
-from tiersnap.jobs.airflow.submit_operator import DELTA
+from tiersnap.jobs.airflow.run_operator import DELTA, MaintainOperator, RunOperator
 from tiersnap.snapshot.errors import ExitCode
 
 ALIAS = "tiersnap"

@@ -1,18 +1,87 @@
-"""`tiersnap run` and `tiersnap maintain tables` as tasks; how they end is submit_operator's."""
+"""`tiersnap run`, `tiersnap maintain tables` and other files by spark-submit, with exit codes in Airflow's words.
+
+    0, 4, 5, 6
+              success: all that could be done is done; what is blocked, or may not be read, is in the outcome
+    3         the task waits without using up a retry: the warehouse is in use, or a server is away for a while
+    2         the task fails at once: no retry mends a setting
+    1, …      the task fails and is tried again
+
+Every job is safe to repeat and to kill (docs/warehouse.md), so a retry is the same command again. Client mode only: in
+cluster mode spark-submit's exit code is not that of the driver, and the report lies elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
-from tiersnap.jobs.airflow.outcome import ClusterOutcome, read_outcome, run_id
-from tiersnap.jobs.airflow.submit_operator import JOBS, TiersnapSubmitOperator
+from tiersnap.jobs import airflow as here
+from tiersnap.jobs.airflow.outcome import ClusterOutcome, Ending, ending_of, exit_code_in, is_over, read_outcome, run_id
+from tiersnap.snapshot.errors import ExitCode
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+JOBS = Path(here.__file__).parents[1]
+# The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+
+class TiersnapSubmitOperator(SparkSubmitOperator):
+    """Submits a file of JOBS, and waits as a sensor does where it ends with 3.
+
+    Args:
+        poke_interval: time between two tries while the job has to wait.
+        wait_at_most: then the task fails, and is tried again if it has retries.
+    """
+
+    # A wait is a reschedule, as of a sensor: no slot of a worker is held, no retry is used up.
+    reschedule = True
+
+    def __init__(
+        self,
+        *,
+        poke_interval: timedelta = timedelta(minutes=5),
+        wait_at_most: timedelta = timedelta(hours=6),
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        # Nothing to reattach to: in client mode the driver ends with the task.
+        super().__init__(**{"deploy_mode": "client", "durable": False, **kwargs})
+        self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
+
+    def submit(self, context: Context) -> int:
+        """Submit, and wait until the driver has ended; its exit code, where the job is over."""
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            return self._exit_code(error, context)
+        return int(ExitCode.OK)
+
+    def _exit_code(self, error: AirflowException, context: Context) -> int:
+        """Return the driver's exit code if the job is over; else raise how the task goes on."""
+        code = exit_code_in(str(error))
+        ending = ending_of(code)
+        if ending is Ending.WAIT:
+            self._wait(context)
+        if ending is Ending.FAIL:
+            raise AirflowFailException("a setting is wrong: the message of tiersnap is above") from error
+        if ending is Ending.AGAIN:
+            raise error
+        return code
+
+    def _wait(self, context: Context) -> None:
+        now = datetime.now(UTC)
+        since = context["ti"].get_first_reschedule_date(context) or now
+        if is_over(since, now, self.wait_at_most):
+            raise AirflowException(f"waited {now - since} for a warehouse in use or a server that was away")
+        self.log.info("The warehouse is in use, or a server is away: trying again in %s", self.poke_interval)
+        raise AirflowRescheduleException(now + self.poke_interval)
+
 
 # Of `run` the file that `tiersnap run --print-submit` names.
 RUN, MAINTAIN = str(JOBS / "run.py"), str(JOBS / "maintain_tables.py")

@@ -83,10 +83,10 @@ def collect(
     or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
     broker runs.
     """
+    from tiersnap.remote_storage.collect.collect import CollectTotals
     from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
-    from tiersnap.remote_storage.collect.totals import CollectTotals
     from tiersnap.remote_storage.stores.open_store import open_store
-    from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+    from tiersnap.remote_storage.stores.probe import check_conditions
     from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders
 

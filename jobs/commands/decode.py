@@ -18,7 +18,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.jobs.pipeline.damage import Damage
+    from tiersnap.jobs.pipeline.decoding import Damage
 
 DamageCount = Annotated[int, Meta(description="of all; `findings` has the first thousand")]
 LegacyCount = Annotated[int, Meta(description="sound segments that end with entries of magic 0 or 1")]

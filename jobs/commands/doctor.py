@@ -24,7 +24,7 @@ from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
-from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
+from tiersnap.remote_storage.stores.probe import ProbeAnswer
 from tiersnap.snapshot.errors import ExitCode, GateError, UsageError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration

@@ -130,11 +130,11 @@ def expire(
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.layouts.keys import ObjectKeys
     from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, carry_out, exit_code_of
-    from tiersnap.remote_storage.retire.expire_find import find_expired
+    from tiersnap.remote_storage.retire.expire_plan import find_expired
     from tiersnap.remote_storage.retire.retention import Retention
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
     from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+    from tiersnap.remote_storage.stores.probe import check_conditions
     from tiersnap.snapshot.log.selection import matches_topic
 
     if retention is None and retention_bytes is None and log_start is None:

@@ -13,7 +13,7 @@ from tiersnap.jobs.option_types import RELEASE
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import Severity
+from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 @dataclass(frozen=True, slots=True)

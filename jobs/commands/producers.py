@@ -85,8 +85,11 @@ def producers(
     something is damaged, 6 when something may not be read.
     """
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS
-    from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
-    from tiersnap.snapshot.exactly_once.transactions.producers import ProducerListing
+    from tiersnap.snapshot.exactly_once.transactions.producers import (
+        ProducerListing,
+        open_of_one_cluster,
+        partitions_of,
+    )
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, count

@@ -92,8 +92,7 @@ def remove_orphans(
     young is counted, with the time from which it may go.
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
-    from tiersnap.remote_storage.retire.orphans_find import find_orphans
-    from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome, remove
+    from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.retire.outcomes import OrphanKind
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
     from tiersnap.remote_storage.stores.open_store import open_existing_store

@@ -104,7 +104,7 @@ def _settings(
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
     from tiersnap.snapshot.log.places import located
-    from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
+    from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 
     return RunSettings(
         sources=sources,
@@ -224,7 +224,7 @@ def run(
     """
     if print_submit:
         from tiersnap.jobs import run as submitted
-        from tiersnap.jobs.pipeline.submit_line import submit_line
+        from tiersnap.jobs.pipeline.spark_start import submit_line
 
         ctx = click.get_current_context()
         file, config = Path(submitted.__file__).absolute(), ctx.find_root().params.get("config_path")
@@ -250,7 +250,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     """Emit what a run found and did."""
     from tiersnap.snapshot.readiness.exit_codes import may_be_tiered, next_steps
     from tiersnap.snapshot.readiness.verdict import Verdict
-    from tiersnap.snapshot.replay.scan_window import UNSEEN
+    from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts
     summary = RunSummary(

@@ -27,16 +27,15 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import Reaction, Severity
+from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-    from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.beginnings import Beginnings
     from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.replay.remote_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 _OF_RISK = {
@@ -140,7 +139,7 @@ class _Answers:
             UsageError: --expiration and --producer-expiration exclude each other.
         """
         from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
-        from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
+        from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
 
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or "broker", self.at),
@@ -187,13 +186,13 @@ class _Answers:
 
     @property
     def _brokers(self) -> tuple[BrokerEra, ...]:
-        from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 
         return BROKER_ERAS if self.broker is None else (self.broker,)
 
     @property
     def _clients(self) -> tuple[ClientEra, ...]:
-        from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+        from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS
 
         return CLIENT_ERAS if self.client is None else (self.client,)
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+    from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
     from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import Selection
@@ -212,7 +212,7 @@ class RiskRequest:
 
     def settings(self, now: int, producer_expiration: int | None, broker: BrokerEra | None) -> RiskSettings:
         """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
-        from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
         from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
         from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention
 
@@ -282,8 +282,7 @@ def show_risk_of_host(
 ) -> int:
     """Show what the rejected ways would cost the log directories; return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, partition_row
-    from tiersnap.snapshot.exactly_once.simulate.risk_totals import RiskTotals
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
 

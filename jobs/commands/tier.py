@@ -93,7 +93,7 @@ class HostRequest:
         """Return the tiering in a layout."""
         from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
-        from tiersnap.snapshot.replay.replay_options import ReplayOptions
+        from tiersnap.snapshot.replay.expiry import ReplayOptions
 
         expires = (self.expiration, self.as_of, self.producer_expiration)
         return HostTier(

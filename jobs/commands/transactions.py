@@ -187,7 +187,7 @@ def transactions(
         raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
     from tiersnap.snapshot.exactly_once.transactions import kafka_table
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
-    from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
+    from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.probe_conditions import check_conditions, check_lists
+from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.readiness.copy_task import CopyTasks

@@ -1,21 +1,30 @@
-"""Stage 2, changed: each listed partition beside what the tables know of it."""
+"""Stage 2, changed: each listed partition beside what the tables know of it.
+
+A partition whose snapshot file could not be read is changed if the file gives another answer now.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.topics import matching
+from tiersnap.jobs.pipeline.grouping import matching
+from tiersnap.jobs.pipeline.tiering import newest_facts
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.replay.remote_listing import Encryption
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tasks.list_partitions import look_again
 
 _KNOWN = (
     *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),
@@ -228,3 +237,68 @@ def gone_partitions(
     key = {name: name for name in PARTITION_KEY}
     values = key | {"kind": f"'{FactKind.GONE}'", "offset": "0", "part": "0", "run": str(run)}
     return missing.selectExpr(*schemas.columns_of(schemas.PARTITIONS, values))
+
+
+_log = logging.getLogger(__name__)
+
+Keep = Callable[[DataFrame], DataFrame]
+
+
+@contextmanager
+def kept() -> Iterator[Keep]:
+    """Give a function that caches a DataFrame until the block ends.
+
+    A cache is of the session, and answers a later DataFrame with the same plan: what a failed run left in it would be
+    what the next one finds.
+    """
+    frames: list[DataFrame] = []
+
+    def keep(rows: DataFrame) -> DataFrame:
+        try:
+            frames.append(rows.persist())
+        except PySparkException:
+            # A serverless session has no cache: the rows are computed each time.
+            _log.debug("the session caches nothing", exc_info=True)
+        return rows
+
+    try:
+        yield keep
+    finally:
+        for rows in reversed(frames):
+            try:
+                rows.unpersist()
+            except Exception:
+                # The session is gone, and its cache with it. What the block itself raised says more.
+                _log.debug("a cached DataFrame could not be dropped", exc_info=True)
+
+
+def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
+    """UNREAD rows of the partitions that are as they were replayed.
+
+    Args:
+        changes: rows of changes.partition_changes.
+        listed: LISTED rows.
+        partitions: the table.
+    """
+    key = list(PARTITION_KEY)
+    among = changes.where("unread_count > 0").select(*key)
+    boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("boundary.not_read is not null")
+    files = listed.select(*key, F.explode("snapshots").alias("file")).select(*key, "file.end_offset", "file.object")
+    unread = boundaries.select(*key, F.col("offset").alias("end_offset"), "boundary.not_read")
+    return files.join(unread, on=[*key, "end_offset"]).select(*schemas.UNREAD.names)
+
+
+def look(unread: DataFrame) -> DataFrame:
+    """UNREAD -> ANSWERED rows: the partitions of which a file gives another answer now."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return look_again(iter(batches))
+
+    return unread.mapInArrow(run, schemas.ANSWERED).distinct()
+
+
+def answered(changes: DataFrame, answers: DataFrame) -> DataFrame:
+    """`changes`, where partitions with ANSWERED rows have changed."""
+    found = answers.withColumn("_answered", F.lit(True))
+    joined = changes.join(found, on=list(PARTITION_KEY), how="left")
+    return joined.withColumn("is_changed", F.expr("is_changed or coalesce(_answered, false)")).drop("_answered")

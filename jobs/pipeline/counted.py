@@ -19,7 +19,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
 from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.log.places import located
-from tiersnap.snapshot.replay.place_doubt import place_error
+from tiersnap.snapshot.replay.remote_listing import place_error
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 

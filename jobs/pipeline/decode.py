@@ -10,16 +10,16 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import batches, decoding, listing, schemas
 from tiersnap.jobs.pipeline.before_spark import Session, started
-from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
+from tiersnap.jobs.pipeline.changes import kept
+from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.discover import discover
-from tiersnap.jobs.pipeline.kept import kept
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
-from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
+from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 TABLE = "record_batches"

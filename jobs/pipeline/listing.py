@@ -1,4 +1,4 @@
-"""Stage 1, list: folder names of log directories -> LISTED rows."""
+"""Stage 1, list: folder names of log directories -> LISTED rows, beside the copies that came and went."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
+from tiersnap.snapshot.errors import RECORDED
+from tiersnap.snapshot.tables.remote_log_segments import (
+    ATTEMPT_KEY,
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    STATES,
+    TOPIC_PARTITION,
+)
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS
 
 FOLDERS_PER_TASK = 200
@@ -80,3 +89,60 @@ def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
     leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
     marked = listed.join(leaders, on=["topic", "partition"], how="left")
     return marked.withColumns({"_leads": leads, "_replicas": replicas})
+
+
+def order() -> Column:
+    """Order the rows of an attempt: by run, and in one run by state."""
+    return F.struct("run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")))
+
+
+def current(remote_log_segments: DataFrame) -> DataFrame:
+    """The newest state of every attempt."""
+    rows = remote_log_segments.where("segment_id is not null and state is not null")
+    newest = rows.groupBy(*ATTEMPT_KEY).agg(F.max_by(F.struct("*"), order()).alias("row"))
+    return newest.select("row.*")
+
+
+def observed(listed: DataFrame, *, run: int) -> DataFrame:
+    """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
+    rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
+    names = schemas.REMOTE_LOG_SEGMENTS.names
+    values = {name: name for name in names if name not in ("error", *RECORDED)} | {"bytes": 0, "run": run}
+    return rows.selectExpr(*schemas.columns_of(schemas.REMOTE_LOG_SEGMENTS, values))
+
+
+def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
+    """Rows to append to `remote_log_segments` so that it says what was found.
+
+    Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
+    run did not see is there again once it is seen.
+    """
+    found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
+    # A failure that entered no state has no order. All rows are read, as `changes.lost` reads them.
+    is_state = F.expr("segment_id is not null and state is not null")
+    place = F.when(is_state, order()).alias("_order")
+    rows = remote_log_segments.where("topic_id is not null and partition is not null")
+    known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
+    both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
+    attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
+    looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0")
+    starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
+    # A copy of ours counted while nobody knew that another attempt has its claim.
+    has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
+        or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
+        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours))"""
+    is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
+        and known.end_offset >= local_start"""
+    gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
+    row = F.when(F.expr(has_come), F.col("found")).when(F.expr(is_gone), gone).alias("row")
+    return (
+        attempts.join(starts, on=list(TOPIC_PARTITION), how="left").select(row).where("row is not null").select("row.*")
+    )
+
+
+def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
+    """Rows of upload.tier_rows.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
+    rows = tiered.selectExpr(
+        "*", "true as is_ours", f"cast({run} as bigint) as run", "cast(null as boolean) as is_brokers"
+    )
+    return rows.select(*schemas.REMOTE_LOG_SEGMENTS.names)

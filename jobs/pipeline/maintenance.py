@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline.remote import order
+from tiersnap.jobs.pipeline.listing import order
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.facts import FactKind

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.simulate.risk_totals import ADDED, GREATEST, RiskTotals
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import ADDED, GREATEST, RiskTotals
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.units import count_of

@@ -19,25 +19,21 @@ from tiersnap.jobs.pipeline import (
     changes,
     counted,
     decoding,
-    judging,
     listing,
-    remote,
     replaying,
     schemas,
     summary,
     tiering,
-    unread,
 )
+from tiersnap.jobs.pipeline.batches import sized_for
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
-from tiersnap.jobs.pipeline.history import unrecorded_runs
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.small_input import sized_for
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
-from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.jobs.pipeline.warehouse import Warehouse, unrecorded_runs
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -52,7 +48,7 @@ from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.readiness.copy_task import BesideBrokers
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.replay_options import Scan
+from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -247,8 +243,8 @@ class _Run:
         """Replay the partitions that have changed, as the decodes of this run say."""
         changed = self._changes(listed)
         if totals.unread_count or has_reread:
-            answers = unread.look(unread.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
-            changed = unread.answered(changed, self._warehouse.keep("answered", answers, schemas.ANSWERED))
+            answers = changes.look(changes.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
+            changed = changes.answered(changed, self._warehouse.keep("answered", answers, schemas.ANSWERED))
         rows = changed.where("is_changed").select(*PARTITION_KEY, "start_offset", "segment_count")
         rows = self._warehouse.keep("changed", rows, schemas.CHANGED)
         count, segments = totals.changed, totals.changed_segments
@@ -276,7 +272,7 @@ class _Run:
         )
 
     def _differences(self, listed: DataFrame) -> DataFrame:
-        return remote.differences(listed, self._warehouse.read("remote_log_segments"), run=self._number)
+        return listing.differences(listed, self._warehouse.read("remote_log_segments"), run=self._number)
 
     def _remember_remote(self, listed: DataFrame, totals: RunTotals) -> None:
         """Bring `remote_log_segments` to what was found."""
@@ -307,12 +303,12 @@ class _Run:
             replay.replace, self._settings.now, replay.producer_expiration, self._is_bounded, self._beside
         )
         tables = self._warehouse.read("partitions"), self._warehouse.read("remote_log_segments")
-        return judging.verdicts(*tables, among, task)
+        return tiering.verdicts(*tables, among, task)
 
     def _verdicts(self, listed: DataFrame) -> pa.Table:
         """Rows of summary.verdict_groups; counts of verdicts and, the first time, findings come to the outcome."""
         among, outcome = listed.select(*PARTITION_KEY), self._outcome
-        findings = judging.newest_facts(self._warehouse.read("partitions"), among, [FactKind.FINDING])
+        findings = tiering.newest_facts(self._warehouse.read("partitions"), among, [FactKind.FINDING])
         # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
         groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
         judged = groups_of(self._judged(among), self._settings.now)
@@ -346,7 +342,7 @@ class _Run:
             return False
         tasks, store = in_shares(self._store, self._settings.rate, min(names.num_rows, self._most_tasks))
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
-        rows = remote.tiered_rows(done, run=self._number)
+        rows = listing.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
         counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
-from tiersnap.snapshot.tasks.look_again import ANSWERED as ANSWERED_ARROW
-from tiersnap.snapshot.tasks.look_again import UNREAD as UNREAD_ARROW
+from tiersnap.snapshot.tasks.list_partitions import ANSWERED as ANSWERED_ARROW
+from tiersnap.snapshot.tasks.list_partitions import UNREAD as UNREAD_ARROW
 
 
 def of_arrow(schema: pa.Schema) -> StructType:

@@ -13,7 +13,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 
 def new_run_id() -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
-from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
+from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, SimulatePartition
 from tiersnap.snapshot.units import count_of

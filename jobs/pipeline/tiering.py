@@ -1,19 +1,26 @@
-"""Stage 6, tier: READY verdicts with all that was recorded of their segments, one partition after the other."""
+"""Stages 5 and 6. Verdicts: a view over facts, remote storage and now. Tier: READY segments, partition by partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.jobs.pipeline.listing import listed_segments
+from tiersnap.jobs.pipeline.listing import current, listed_segments
+from tiersnap.jobs.pipeline.replaying import input_rows, united
 from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.tables.facts import JUDGED, FactKind
+from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 
 _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
@@ -61,3 +68,29 @@ def tier(
     """
     function = lambda _, batches: task(batches)  # noqa: E731
     return by_key(ready, PARTITION_KEY, ["base_offset"], function, of_arrow(schema), tasks=tasks)
+
+
+_FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "problem")]
+
+
+def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
+    """Rows of these kinds from the newest replay of each partition; none of one that was found gone since.
+
+    Args:
+        partitions: the table.
+        among: PARTITION_KEY of the partitions that are wanted.
+    """
+    # Every replay leaves a REPLAYED row, and GONE is alone in its run.
+    rows = partitions.where(f"kind <> '{FactKind.STATE}'")
+    rows = newest(rows.join(among, on=list(PARTITION_KEY), how="left_semi"), PARTITION_KEY)
+    return rows.where(F.col("kind").isin([str(kind) for kind in kinds]))
+
+
+def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
+    """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
+    facts = newest_facts(partitions, among, JUDGED)
+    replayed = facts.where(f"kind = '{FactKind.REPLAYED}'").select(*PARTITION_KEY, "replayed.topic_id")
+    ours = replayed.join(current(copies), on=list(TOPIC_PARTITION))
+    known = input_rows(facts, Source.FACTS, "offset", "part", "fact", _FACT)
+    found = input_rows(ours, Source.COPIES, "start_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
+    return by_key(united([known, found]), PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline import counted, schemas
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
 from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
@@ -185,3 +187,28 @@ def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 def hadoop_uri(uri: str) -> str:
     """s3:// as Hadoop has it."""
     return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
+
+
+def unrecorded_runs(
+    warehouse: Warehouse, numbers: Collection[int], settings: RunSettings, collected: Mapping[str, str]
+) -> Iterator[dict[str, object]]:
+    """Give a row of `runs` for each of the runs `numbers`, counted in the rows that it committed.
+
+    Their ids and times are those of their commits. Their settings are lost: the row holds those of the run that writes
+    it, and that run's id as `recorded_by`.
+
+    Args:
+        settings, collected: of the run that writes the rows.
+    """
+    known = warehouse.commits_of(numbers) if numbers else {}
+    for number in numbers:
+        outcome = RunOutcome()
+        counted.count_decoded(outcome, warehouse.read("segments"), number, collected)
+        counted.count_replayed(outcome, warehouse.read("partitions"), number)
+        counted.count_tiered(outcome, warehouse.read("remote_log_segments"), number)
+        row = counted.row_of_runs(outcome, settings, number, collected=dict(collected), recorded_by=settings.run_id)
+        if (commits := known.get(number)) is not None:
+            row |= {"run_id": commits.run_id, "started_at": commits.first, "finished_at": commits.last}
+        else:
+            row |= {"run_id": f"unknown-{number}", "started_at": settings.now, "finished_at": settings.now}
+        yield row

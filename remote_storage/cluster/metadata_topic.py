@@ -24,11 +24,11 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
 from tiersnap.remote_storage.metadata.metadata_records import (
     METADATA_TOPIC,
     CorruptMetadataRecordError,
     MetadataRecord,
+    metadata_partition,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.units import count_of

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
+from tiersnap.remote_storage.cluster.known_partitions import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic

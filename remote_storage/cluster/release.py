@@ -15,7 +15,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.disable_copying import own_values, settings_while_off, still_aside, toggle
 from tiersnap.remote_storage.cluster.freeing import Freeing
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage
+from tiersnap.remote_storage.cluster.known_partitions import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.remote_storage.cluster.planner import plan_publication

@@ -17,14 +17,13 @@ from tiersnap.remote_storage.cluster.copy_progress import (
     suspected,
     watch,
 )
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage
+from tiersnap.remote_storage.cluster.known_partitions import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off, is_marked
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
-from tiersnap.remote_storage.metadata.leader_epochs import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, outside_lineage
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
 
 

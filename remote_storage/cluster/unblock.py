@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.disable_copying import check_mark, restore
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage, open_lineage
+from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.prove_location import ProvePlace

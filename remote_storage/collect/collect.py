@@ -7,7 +7,7 @@ deleted when its day is over. A segment whose file has not changed is read and s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
@@ -18,11 +18,12 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import Part, new_name
-from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.replay.partition_replay import cut_offsets
 from tiersnap.snapshot.replay.segment_fold import fold_segment
@@ -233,3 +234,40 @@ def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
         return UsageError(f"{path}: {message}", hint="run it as the user that runs the broker")
     return _UnreadError(f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here")
+
+
+@dataclass
+class CollectTotals:
+    """Counts, partition after partition; a plan with its rows is let go of when it is counted.
+
+    Attributes:
+        changed: partitions with something to ship.
+        segments: that were decoded, or are to be.
+        bytes: of them.
+        snapshots: files that were shipped, or are to be.
+        errors: of the partitions that stay as they were.
+        findings: of the log directories and of the folders in them; what is in segments `run` judges.
+    """
+
+    changed: int = 0
+    segments: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    errors: list[TiersnapError] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, done: Collected) -> None:
+        """Count a partition."""
+        if done.error is not None:
+            self.errors.append(done.error)
+        elif done.plan is not None:
+            self.findings += done.plan.partition.findings
+            self.changed += done.plan.is_changed
+            self.segments += len(done.plan.segments)
+            self.bytes += done.plan.bytes_to_read
+            self.snapshots += len(done.plan.snapshot_files)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """OK, or what was found, or that some partitions stay as they were."""
+        return exit_code_of_all(self.findings, self.errors, ExitCode.OK)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
+from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -57,7 +57,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.stores.probe_conditions import PROBES
+from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"

@@ -25,11 +25,10 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, compare
+from tiersnap.snapshot.replay.trust import Comparison, ReadSnapshot, compare
 from tiersnap.snapshot.units import count_of
 
 

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import agreed_intervals
 from tiersnap.snapshot.units import count_of

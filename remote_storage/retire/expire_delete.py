@@ -24,8 +24,7 @@ from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegme
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.leftovers import Swept, sweep_partition
 from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
-from tiersnap.remote_storage.retire.orphans_find import is_ours
-from tiersnap.remote_storage.retire.orphans_outcome import remove
+from tiersnap.remote_storage.retire.orphans_find import is_ours, remove
 from tiersnap.remote_storage.retire.outcomes import ExpireAction, Fate
 from tiersnap.remote_storage.retire.retention import Breach
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS

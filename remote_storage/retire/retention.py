@@ -19,8 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.remote_storage.metadata.leader_epochs import end_offset_for, outside_lineage
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, end_offset_for, outside_lineage
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 

@@ -3,21 +3,32 @@
 What shows that they are ours is enough: a claim that names the attempt, the mark in a file's name, the prefix of our
 probes. An upload that is older than a grace is under way no more: an attempt gives up long before, and one whose answer
 to CreateMultipartUpload was lost has begun another. A plugin's uploads in the same bucket are left alone.
+
+Records of `unblock` are left over if their topic was deleted. That of a topic that lives stays whatever its age: the
+next `unblock` puts its settings back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts.keys import ObjectKeys, ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.leftovers import GRACE_MS
+from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged, Orphan
+from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError
 from tiersnap.snapshot.units import count_of
 
@@ -125,3 +136,37 @@ def _abort(store: ObjectStore, uploads: Iterable[UnfinishedUpload]) -> int:
         except TiersnapError as error:
             _log.warning("cannot remove the unfinished %s%s: %s", store.uri, upload.key, error.message)
     return count
+
+
+def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged, ask: Ask) -> Iterator[Orphan]:
+    """Records that may go, or of which nobody can say so.
+
+    Args:
+        ask: what the cluster knows of partitions.
+    """
+    for record in records:
+        if not aged.is_old(record.info.modified):
+            continue
+        try:
+            decode = partial(decode_saved_configs, topic=record.topic, topic_id=record.topic_id)
+            saved = read_decoded(store, record.info.key, decode, limit=MANIFEST_BYTES)
+        except ObjectNotFoundError:
+            continue  # the run that made it has ended meanwhile
+        except CorruptDataError as error:
+            yield _orphan(record, Fate.LEAVE, error.message)
+            continue
+        known = ask(TopicIdPartition(saved.topic, saved.topic_id, number) for number in saved.partitions)
+        if not any(each.is_live for each in known.values()):
+            refusal = _refusal(saved, known)
+            yield _orphan(record, Fate.REFUSE if refusal else Fate.REMOVE, refusal or TOPIC_DELETED)
+
+
+def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
+    """Only of a partition whose remote segments the cluster has deleted is it certain that the topic is gone."""
+    refusals = [each.refusal(saved.cluster_id) for each in known.values()]
+    return next(filter(None, refusals), "") if refusals else "it names no partition"
+
+
+def _orphan(record: StoredRecord, action: Fate, reason: str) -> Orphan:
+    partition = TopicIdPartition(record.topic, record.topic_id, 0)
+    return Orphan(OrphanKind.UNBLOCK, action, reason, (record.info.key,), record.info.size, partition)

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.lifecycle_rules import judge_rules
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
+from tiersnap.remote_storage.stores.probe import ProbeAnswer, ProbeVerdict
 from tiersnap.remote_storage.stores.s3_call import bounded
-from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, translated
-from tiersnap.remote_storage.stores.s3_integrity import extend, request_checksum
+from tiersnap.remote_storage.stores.s3_client import error_code, http_status, translated
+from tiersnap.remote_storage.stores.s3_put import extend, request_checksum
 from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.stores.unfinished import judge_rules
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
 

@@ -1,26 +1,170 @@
-"""One boto3 client a process and settings; stores carry settings, never a client."""
+"""One boto3 client a process and settings, stores carry settings alone; its failures in this project's errors."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
+from botocore import exceptions as boto
 from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.model import OperationModel
 from botocore.utils import determine_content_length, parse_timestamp
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.stores.in_parallel import MOST_AT_ONCE
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
-from tiersnap.remote_storage.stores.s3_errors import names_no_region
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
+
+_TRANSIENT_CODES = frozenset(
+    {
+        "InternalError",
+        "OperationAborted",
+        "ConditionalRequestConflict",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+        "TooManyRequestsException",
+    }
+)
+_CREDENTIAL_CODES = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
+)
+_CHECKSUM_CODES = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
+_UNSUPPORTED_CODES = frozenset(
+    {"InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5", "NotImplemented", "XNotImplemented"}
+)
+_REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
+_COMPAT_HINT = "if the server is not AWS, set `checksums: compat`"
+_CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run where a role is attached"
+
+
+def http_status(error: boto.ClientError) -> int:
+    """Status of the answer, 0 if there is none."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def error_code(error: boto.ClientError) -> str:
+    """S3's word for it, such as NoSuchKey; HEAD answers have the status instead."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_missing_object(error: boto.ClientError) -> bool:
+    """Return whether the answer says that there is no such object; on HEAD a missing bucket looks the same."""
+    return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
+
+
+@contextmanager
+def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
+    """Raise what botocore raises inside as this project's errors; `action` is the permission, such as s3:PutObject."""
+    try:
+        yield
+    except boto.ClientError as error:
+        raise _of_answer(error, action, bucket, key) from error
+    except boto.BotoCoreError as error:
+        raise _of_client(error, action, bucket, key) from error
+
+
+_REDIRECTS = frozenset({301, 302, 307, 308})
+
+
+def names_no_region(answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer of botocore's redirects without a region, as no S3 does.
+
+    botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
+    """
+    metadata = answer.get("ResponseMetadata", {})
+    has_region = "x-amz-bucket-region" in metadata.get("HTTPHeaders", {}) or "Region" in answer.get("Error", {})
+    return metadata.get("HTTPStatusCode") in _REDIRECTS and not has_region
+
+
+def _of_redirect(error: boto.ClientError, where: str, attrs: dict[str, Any]) -> TiersnapError | None:
+    location = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("location", "")
+    if not names_no_region(error.response) or not location:
+        return None
+    place = urlsplit(location)
+    return RemoteStorageError(
+        f"{where}: the endpoint redirects to {location}, and names no region as S3 does",
+        hint=f"--endpoint-url {place.scheme}://{place.netloc}" if place.netloc else "check --endpoint-url",
+        **attrs,
+    )
+
+
+def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> TiersnapError:
+    code, status = error_code(error), http_status(error)
+    where = f"s3://{bucket}/{key}"
+    attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": code, "status": status}
+    said = error.response.get("Error", {}).get("Message") or code
+    if (redirect := _of_redirect(error, where, attrs)) is not None:
+        return redirect
+    if code == "NoSuchBucket":
+        return RemoteStorageError(
+            f"bucket {bucket!r} does not exist",
+            hint="create it, or correct the bucket in the s3:// URI, the endpoint or the account",
+            **attrs,
+        )
+    if code in _TRANSIENT_CODES or (status >= 500 and status != 501) or status == 429:
+        return TransientError(
+            f"{where}: {action} answered {status} {code}",
+            hint="the server is busy: run the same command again",
+            **attrs,
+        )
+    if is_missing_object(error):
+        return ObjectNotFoundError(f"{where}: there is no such object", **attrs)
+    if code in _CREDENTIAL_CODES:
+        return RemoteStorageError(f"{where}: credentials refused: {code}", hint=_CREDENTIALS_HINT, **attrs)
+    if code == "RequestTimeTooSkewed":
+        return RemoteStorageError(f"{where}: {said}", hint="set this machine's clock", **attrs)
+    if code in _REGION_CODES or status == 301:
+        return RemoteStorageError(
+            f"{where}: bucket {bucket!r} is in another region: {code or status}",
+            hint="set the bucket's region",
+            **attrs,
+        )
+    if code in _CHECKSUM_CODES:
+        return RemoteStorageError(f"{where}: bytes did not arrive as sent: {code}", hint=_COMPAT_HINT, **attrs)
+    if status == 403:
+        grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
+        if action == "s3:GetObject":  # S3 says 404 for absent keys only to those who may list
+            grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
+        return RemoteStorageError(f"{where}: access denied for {action}", hint=grant, **attrs)
+    hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
+    return RemoteStorageError(f"{where}: {action} answered {status} {code}: {said}", hint=hint, **attrs)
+
+
+def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:
+    where = f"s3://{bucket}/{key}"
+    attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
+    if isinstance(error, boto.SSLError):
+        return RemoteStorageError(
+            f"{where}: no TLS connection: {error}", hint="check the endpoint's https://, and AWS_CA_BUNDLE", **attrs
+        )
+    if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
+        return RemoteStorageError(f"{where}: no credentials for S3: {error}", hint=_CREDENTIALS_HINT, **attrs)
+    if isinstance(error, boto.ProfileNotFound | boto.TokenRetrievalError | boto.SSOError):
+        return RemoteStorageError(f"{where}: {error}", hint=_CREDENTIALS_HINT, **attrs)
+    if isinstance(error, boto.ConnectionError | boto.HTTPClientError | boto.IncompleteReadError):
+        return TransientError(
+            f"{where}: {action}: {error}",
+            hint="check the endpoint and the network, then run the same command again",
+            **attrs,
+        )
+    return RemoteStorageError(f"{where}: {action}: {error}", **attrs)
+
 
 _log = logging.getLogger(__name__)
 _SMALL = 1 << 20  # bytes

@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
-from tiersnap.remote_storage.stores.s3_errors import error_code, translated
-from tiersnap.remote_storage.stores.s3_integrity import (
+from tiersnap.remote_storage.stores.s3_client import error_code, translated
+from tiersnap.remote_storage.stores.s3_put import (
     etag_of_parts,
     extend,
     is_proved,

@@ -25,18 +25,18 @@ from tiersnap.remote_storage.stores.object_store import (
     UnfinishedUpload,
 )
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
-from tiersnap.remote_storage.stores.s3_client import client_of
-from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, is_missing_object, translated
-from tiersnap.remote_storage.stores.s3_integrity import (
+from tiersnap.remote_storage.stores.s3_client import client_of, error_code, http_status, is_missing_object, translated
+from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
+from tiersnap.remote_storage.stores.s3_put import (
+    PUT_ID,
     READ_SIZE,
+    ConditionalPut,
     crc_of_source,
     extend,
     is_proved,
     of_response,
     request_checksum,
 )
-from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
-from tiersnap.remote_storage.stores.s3_put import PUT_ID, ConditionalPut
 from tiersnap.remote_storage.stores.s3_settings import ENDPOINT_HINT, Checksums, S3Settings
 from tiersnap.snapshot.errors import (
     CorruptDataError,

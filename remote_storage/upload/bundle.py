@@ -16,16 +16,16 @@ from itertools import pairwise
 import numpy as np
 
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range, without_empty
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
+    epochs_in_range,
+    without_empty,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, TrustedSnapshot
 from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import IncompleteBundleError, MissingProducerSnapshotError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE

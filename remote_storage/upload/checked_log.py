@@ -13,8 +13,8 @@ from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedEr
 from tiersnap.remote_storage.stores.object_store import ByteSource
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.epoch_check import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.segment_check import SegmentCheck
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
 

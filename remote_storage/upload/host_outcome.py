@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all, may_be_tiered
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.report.run_info import RunCounts
 
 

@@ -19,12 +19,11 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
-from tiersnap.remote_storage.upload.plan_segment import plan_segment
 from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
-from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
@@ -33,14 +32,13 @@ from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, Clu
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.decodes import LocalDecodes
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.place_doubt import PlaceDoubt
-from tiersnap.snapshot.replay.remote_listing import Encryption, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import Encryption, PlaceDoubt, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.segment_fold import LocalDecodes
 
 
 @dataclass

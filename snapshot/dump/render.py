@@ -9,9 +9,14 @@ from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import TextTable, json_objects
 from tiersnap.snapshot.dump.contents import Contents, Options, Text
 from tiersnap.snapshot.dump.files import FileKind, StorageFile
-from tiersnap.snapshot.dump.index_contents import OffsetIndexContents, TimeIndexContents, TransactionIndexContents
+from tiersnap.snapshot.dump.index_contents import (
+    OffsetIndexContents,
+    SnapshotContents,
+    TextContents,
+    TimeIndexContents,
+    TransactionIndexContents,
+)
 from tiersnap.snapshot.dump.log_contents import LogContents
-from tiersnap.snapshot.dump.state_contents import SnapshotContents, TextContents
 
 SCHEMA_VERSION = 1
 

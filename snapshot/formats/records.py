@@ -9,11 +9,24 @@
     varint header count   the headers, not decoded here
 
 Varints are zig-zag. Follows org.apache.kafka.common.record.DefaultRecord. Only records of Kafka's own topics are read.
+
+The CRC-32C of the records alone follows from the header of their batch:
+
+    position   0 .. 20   not covered by the stored CRC
+    position  21 .. 60   the header that is: attributes to record count
+    position  61 ..      records, compressed or not
+
+A batch that a client sends again under another producer id, epoch or sequence has another CRC, and the same records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+
+from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
+from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD
 
 # Where a record's parts lie in the bytes that were walked; a negative length is null.
 SPAN_DTYPE = np.dtype(
@@ -27,3 +40,33 @@ SPAN_DTYPE = np.dtype(
         ("value_length", "<i8"),
     ]
 )
+
+
+# What the stored CRC covers of a header, as it lies on disk; names are those of RECORD_BATCH_DTYPE.
+COVERED = np.dtype(
+    [
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+
+
+def records_crc(headers: Mapping[str, np.ndarray]) -> np.ndarray:
+    """CRC-32C of the records of each batch, as uint32[n].
+
+    Args:
+        headers: columns `batch_length`, `crc`, and those of COVERED, of n batches of magic 2.
+    """
+    names = COVERED.names or ()
+    covered = np.empty(len(headers["crc"]), COVERED)
+    for name in names:
+        covered[name] = headers[name]
+    prefix = crc32c_of_rows(covered.view(np.uint8).reshape(-1, COVERED.itemsize))
+    length = np.asarray(headers["batch_length"], np.int64) + (LOG_OVERHEAD - HEADER_LENGTH)
+    return crc32c_behind(np.asarray(headers["crc"]), prefix, length)

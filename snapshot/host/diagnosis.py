@@ -18,7 +18,7 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaPrope
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
-from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index

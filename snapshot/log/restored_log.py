@@ -22,8 +22,8 @@ import numpy as np
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.epoch_check import EpochCheck
 from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_replay import replay_partition

@@ -1,4 +1,9 @@
-"""The partitions of log directories that a command was asked about."""
+"""The partitions of log directories that a command was asked about.
+
+Topics that never go to remote storage are left out, as kafka.log.UnifiedLog.remoteLogEnabled does: internal topics, the
+metadata topics of remote storage and of the cluster, and topics whose cleanup.policy has `compact` in it. Where that is
+not known, the cleaner's checkpoint decides; a gap inside a segment alone proves nothing: it may be years old.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,14 @@ from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
+from tiersnap.snapshot.log.log_dir import (
+    INTERNAL_COMPACTED_TOPICS,
+    LogDir,
+    Partition,
+    open_log_dir,
+    read_partition,
+    split_folder_name,
+)
 
 MOST_NAMED = 10
 
@@ -137,3 +149,32 @@ def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
         name = split_folder_name(folder)
         if name is not None and selection.takes(name):
             yield folder
+
+
+_METADATA_TOPICS = frozenset({"__remote_log_metadata", "__cluster_metadata"})
+
+
+def internal_reason(topic: str) -> str:
+    """Return why the topic is Kafka's own, or ""."""
+    if topic in INTERNAL_COMPACTED_TOPICS:
+        return "internal topic"
+    return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
+
+
+def compaction_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
+    """Return why the topic counts as compacted, or "".
+
+    Args:
+        cleanup_policy: the topic's, as `delete` or `compact,delete`; None where nobody knows it.
+    """
+    if cleanup_policy is not None:
+        is_compacted = "compact" in (word.strip() for word in cleanup_policy.split(","))
+        return f"cleanup.policy is {cleanup_policy}" if is_compacted else ""
+    if partition.cleaner_offset is not None:
+        return f"the cleaner passed offset {partition.cleaner_offset}"
+    return ""
+
+
+def never_tiered_reason(partition: Partition, cleanup_policy: str | None = None) -> str:
+    """Return why nothing of the partition ever goes to remote storage, or ""."""
+    return internal_reason(partition.topic) or compaction_reason(partition, cleanup_policy)

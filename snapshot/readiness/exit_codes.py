@@ -12,7 +12,7 @@ from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.replay.replay_options import ReplayOptions
+    from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.

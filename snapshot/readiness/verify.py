@@ -15,9 +15,9 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.remote_start import Beginnings
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison, compare
 

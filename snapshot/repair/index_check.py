@@ -30,7 +30,7 @@ from tiersnap.snapshot.formats import indexes, transaction_index
 from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
 from tiersnap.snapshot.kernels import index as kernels
 from tiersnap.snapshot.log.compressed_control import compressed_control_record, compressed_controls
-from tiersnap.snapshot.log.entry_feed import EntryFeed
+from tiersnap.snapshot.log.segment_scan import EntryFeed
 
 # Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB) and what came before it without an entry.
 LARGEST_SCAN = 2 << 20

@@ -20,8 +20,8 @@ from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.repair.space import on_disk
-from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.partition_replay import Beginning
+from tiersnap.snapshot.replay.remote_start import Beginnings
 
 
 @dataclass

@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,17 @@ from types import MappingProxyType
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
-from tiersnap.snapshot.log.never_tiered import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
-from tiersnap.snapshot.replay.decodes import DecodeSource, LocalDecodes
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt, StartState
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.segment_fold import DecodeSource, LocalDecodes, Run
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.replay.trust import Comparison, ReadSnapshot
 from tiersnap.snapshot.units import count_of
 
 

@@ -10,7 +10,7 @@ from tiersnap.snapshot.errors import RecordedError, TiersnapError, TransientErro
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.remote_start import claimed_start, copies_up_to, is_continued
 

@@ -16,7 +16,6 @@ from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
 from tiersnap.snapshot.replay.partition_state import (
     Boundary,
@@ -28,6 +27,7 @@ from tiersnap.snapshot.replay.partition_state import (
 )
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.trust import ReadSnapshot
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]

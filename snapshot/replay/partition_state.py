@@ -14,12 +14,19 @@ from functools import cache
 
 import numpy as np
 
-from tiersnap.snapshot.replay.found_snapshot import NO_FILE, FoundSnapshot, ReadSnapshot, SnapshotFile, found_at
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, compare
+from tiersnap.snapshot.replay.trust import (
+    NO_FILE,
+    Comparison,
+    FoundSnapshot,
+    ReadSnapshot,
+    SnapshotFile,
+    compare,
+    found_at,
+)
 
 
 @dataclass(frozen=True, slots=True)

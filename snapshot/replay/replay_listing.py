@@ -11,18 +11,17 @@ from dataclasses import dataclass, field, replace
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.decodes import DecodeSource
 from tiersnap.snapshot.replay.examine import Examination, conclude, examine_decodes
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StartState, StoredAt
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
-from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink, StoredSnapshot
+from tiersnap.snapshot.replay.segment_fold import DecodeSource
+from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.store_boundary import BoundaryStore
 from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.replay.window_start import WindowStart
 

@@ -1,12 +1,25 @@
-"""Where a replay hands the snapshots that it computed."""
+"""Where a replay hands the snapshots that it computed: which are wanted in object storage, and what became of each.
+
+Where a store does not answer, no snapshot offset is asked of it again: each would wait for its time-outs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import Expiry, ReplayOptions
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
+from tiersnap.snapshot.replay.partition_replay import may_be_stored
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +75,116 @@ class SnapshotSink(Protocol):
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """Say in a manifest what is there, unless one says so already. Raises TiersnapError."""
         ...
+
+
+_PUTS_AT_ONCE = 4
+_BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one goes alone
+
+
+class BoundaryStore:
+    """Stores the boundaries of one partition, several at once, and says in a manifest what it stored.
+
+    Attributes:
+        stored: what is there, by offset; all of it after `commit`.
+        errors: what went wrong, in order; each says in its attribute `at` where.
+    """
+
+    def __init__(
+        self,
+        sink: SnapshotSink,
+        partition: Partition,
+        cluster_id: str | None,
+        options: ReplayOptions,
+        *,
+        now: int,
+        away: list[str],
+        errors: list[TiersnapError],
+    ) -> None:
+        """Begin with a partition.
+
+        Args:
+            now: ms.
+            away: what a sink said that does not answer, of all partitions; see ListingReplay.
+            errors: of the partition; what goes wrong is added.
+        """
+        self._sink, self._partition, self._cluster_id, self._options = sink, partition, cluster_id, options
+        self._now, self._away, self.errors = now, away, errors
+        # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
+        self._is_never_tiered = bool(never_tiered_reason(partition))
+        self._bases: Collection[int] = {segment.base_offset for segment in partition.segments}
+        self.stored: dict[int, StoredSnapshot] = {}
+        self._pool = ThreadPoolExecutor(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
+        self._begun: deque[tuple[SnapshotObject, Future[StoredSnapshot]]] = deque()
+        self._is_first = True
+
+    def put(self, boundary: Boundary) -> None:
+        """Begin to store the boundary's snapshot if it is wanted."""
+        found = boundary.found.verdict(self._now, self._options.producer_expiration)
+        if not self._is_wanted(boundary.offset, found, boundary.provenance):
+            return
+        snapshot = self._object(boundary)
+        self._make_room(len(snapshot.data))
+        if self._away:
+            if not self.errors:
+                message = f"not written, as remote storage does not answer: {self._away[0]}"
+                self.errors.append(TransientError(message, at=f" {boundary.offset}"))
+            return
+        self._begun.append((snapshot, self._pool.submit(self._sink.put, snapshot)))
+        if self._is_first:  # alone: it shows whether the store answers at all
+            self._is_first = False
+            self._make_room(_BYTES_AT_ONCE)
+
+    def _make_room(self, size: int) -> None:
+        """Wait for the oldest puts until `size` bytes more may be under way."""
+        size += sum(len(snapshot.data) for snapshot, _ in self._begun)
+        while self._begun and (size > _BYTES_AT_ONCE or len(self._begun) == _PUTS_AT_ONCE):
+            snapshot, begun = self._begun.popleft()
+            size -= len(snapshot.data)
+            try:
+                self.stored[snapshot.end_offset] = begun.result()
+            except TiersnapError as error:
+                error.attrs["at"] = f" {snapshot.end_offset}"
+                self.errors.append(error)
+                if isinstance(error, TransientError):
+                    self._away.append(error.message)
+
+    def commit(self) -> None:
+        """Wait until all is stored, and say in a manifest what was."""
+        self._make_room(_BYTES_AT_ONCE)
+        self._pool.shutdown()
+        if not self.stored or self._away:
+            return
+        partition = self._partition
+        try:
+            self._sink.commit(partition.topic, partition.topic_id, partition.partition, list(self.stored.values()))
+        except TiersnapError as error:
+            error.attrs["at"] = ""
+            self.errors.append(error)
+
+    def _object(self, boundary: Boundary) -> SnapshotObject:
+        expiry = Expiry(self._options.expiration, self._now, self._options.as_of)
+        entries = expiry.live(boundary.entries, boundary.max_timestamp)
+        return SnapshotObject(
+            self._partition.topic,
+            self._partition.topic_id,
+            self._partition.partition,
+            self._cluster_id,
+            boundary.offset,
+            snapshot_file.encode(entries),
+            str(boundary.provenance),
+            boundary.folded_from,
+            int(entries.size),
+            boundary.gaps,
+        )
+
+    def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
+        options = self._options
+        if not may_be_stored(self._partition, offset) or provenance.lacks_start:
+            return False
+        if options.every_boundary:
+            return True
+        if offset not in self._bases or self._is_never_tiered:
+            return False
+        return found is SnapshotVerdict.MISSING or (
+            options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
+        )

@@ -1,17 +1,22 @@
-"""Aggregated tables -> a PagePartition for each replica of a partition, still without timelines."""
+"""Aggregated tables -> a PagePartition for each replica of a partition, still without timelines.
+
+The forecast says what tiering frees on local disks, and how long they last at the rate of the last RECENT_MS before the
+run, by the timestamps of the records. What retention deletes meanwhile is not taken off, so disks may last longer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 from tiersnap.snapshot.readiness.verdict import SEVERITY, WAITING, Verdict
-from tiersnap.snapshot.report.aggregate import PARTITION_CODES, Aggregated
-from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, totals_of
+from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
+from tiersnap.snapshot.report.model import Count, DiskForecast, Forecast, PageBlocker, PagePartition, Totals, totals_of
 from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
-from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
 
@@ -95,3 +100,41 @@ def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> It
             commands=commands(clearing),
             steps=clearing,
         )
+
+
+DAY_MS = 86_400_000
+
+
+def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable[Disk]) -> Forecast:
+    """Return the forecast of all segments, the partitions that they are of, and the disks below them."""
+    recent: Counter[str] = Counter()
+    freeable: Counter[str] = Counter()
+    for each in partitions:
+        recent[each.log_dir] += each.recent_bytes
+        freeable[each.log_dir] += each.tiered_bytes + each.ready_bytes
+    found = [
+        _of_disk(disk, sum(recent[each] for each in disk.log_dirs), sum(freeable[each] for each in disk.log_dirs))
+        for disk in disks
+    ]
+    return Forecast(
+        bytes_per_day=_per_day(total.recent_bytes),
+        tiered=total.tiered_bytes,
+        ready=total.ready_bytes,
+        waiting=total.waiting_bytes,
+        disks=tuple(sorted(found, key=lambda each: (each.free / max(1, each.total), each.mount))),
+    )
+
+
+def _per_day(recent_bytes: int) -> int:
+    return recent_bytes * DAY_MS // RECENT_MS
+
+
+def _of_disk(disk: Disk, recent_bytes: int, freeable: int) -> DiskForecast:
+    rate = _per_day(recent_bytes)
+    return DiskForecast(
+        **vars(disk),
+        bytes_per_day=rate,
+        freeable=freeable,
+        days=disk.free / rate if rate else None,
+        days_when_freed=(disk.free + freeable) / rate if rate else None,
+    )

@@ -10,7 +10,7 @@ import logging
 import re
 import shlex
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,9 +21,11 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.report.changes import Changes, States, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.files import read_json
+from tiersnap.snapshot.report.html_parts import moment, percent
 from tiersnap.snapshot.report.model import Report, Sums
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import Size
+from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -166,3 +168,46 @@ def states_of_run(folder: Path, run: str) -> States:
 def _states_of_file(path: Path) -> States:
     data = read_regular(path, follow=True)
     return states_of_json(gzip.decompress(data) if path.suffix == ".gz" else data)
+
+
+# From done to waiting, as bars are drawn.
+GROUPS = {"tiered": "In remote storage", "ready": "Ready", "waiting": "Waiting", "never_tiered": "Stays local"}
+MOST_COLUMNS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunBar:
+    """A piece of one run's column; all are per cent of the plot."""
+
+    name: str
+    x: str
+    y: str
+    width: str
+    height: str
+    title: str
+
+
+def part_of(head: RunHead, group: str) -> str:
+    """Bytes of a group as per cent of all bytes of the run."""
+    return percent(100 * int(getattr(head, f"{group}_bytes")) / max(1, head.bytes))
+
+
+def columns(heads: Sequence[RunHead]) -> list[RunBar]:
+    """The newest runs side by side, waiting below and tiered on top of it."""
+    shown = heads[-MOST_COLUMNS:]
+    highest = max((head.bytes for head in shown), default=0) or 1
+    found = []
+    for place, head in enumerate(shown):
+        bottom = 100.0
+        for group in ("waiting", "ready", "tiered", "never_tiered"):
+            size = int(getattr(head, f"{group}_bytes"))
+            if not size:
+                continue
+            height = 100 * size / highest
+            bottom -= height
+            title = f"{moment(head.finished_at)} · {GROUPS[group]} · {human_bytes(size)}"
+            width = 100 / max(len(shown), 8)
+            found.append(
+                RunBar(group, percent(width * place), percent(bottom), percent(width * 0.8), percent(height), title)
+            )
+    return found

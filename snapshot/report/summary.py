@@ -14,7 +14,6 @@ import pyarrow as pa
 from tiersnap.snapshot.readiness.verdict import MEANING, NEXT_STEP, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
-from tiersnap.snapshot.report.forecast import forecast
 from tiersnap.snapshot.report.model import (
     ClusterTotals,
     Count,
@@ -29,7 +28,7 @@ from tiersnap.snapshot.report.model import (
     sum_of,
 )
 from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
-from tiersnap.snapshot.report.partitions import Codes, partitions
+from tiersnap.snapshot.report.partitions import Codes, forecast, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.timeline import held_runs, spans
 

@@ -26,8 +26,7 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
-from tiersnap.snapshot.report.html_page import detail_files, runs_html, to_html, to_kept_html
-from tiersnap.snapshot.report.html_questions import failover_html, lost_html
+from tiersnap.snapshot.report.html_page import detail_files, failover_html, lost_html, runs_html, to_html, to_kept_html
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_history import Beside, index_of, run_file
 

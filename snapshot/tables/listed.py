@@ -21,11 +21,16 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
-from tiersnap.snapshot.replay.place_doubt import lacks_beginning
-from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing
-from tiersnap.snapshot.replay.replay_options import fingerprint
+from tiersnap.snapshot.replay.remote_listing import (
+    NOTHING_SEEN,
+    ClaimedStart,
+    ListedCopy,
+    RemoteListing,
+    lacks_beginning,
+)
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, LEADER_EPOCH_NAMES, schema_of
 

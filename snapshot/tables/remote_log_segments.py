@@ -26,7 +26,7 @@ ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
 def newest_states(rows: Iterable[Row]) -> list[Row]:
     """The row with the newest state of each attempt: of the latest run the furthest state.
 
-    jobs.pipeline.remote.current says the same of a DataFrame.
+    jobs.pipeline.listing.current says the same of a DataFrame.
     """
     newest: dict[tuple[Any, ...], Row] = {}
     for row in rows:

@@ -261,7 +261,7 @@ AUDIT_FINDINGS = _schema(
     ("run", _LONG),
     ("kind", _TEXT),  # models.audit_rules.AuditKind
     ("rule", _TEXT),  # number of the statement in docs/seeds.md
-    ("judgement", _TEXT),  # state_loss.LossVerdict, UNREAD, or "" where nothing is judged
+    ("judgement", _TEXT),  # audit_rules.LossVerdict, UNREAD, or "" where nothing is judged
     ("harm", _TEXT),  # models.audit_rules.Harm
     ("producer_id?", _LONG),
     ("producer_epoch?", pa.int16()),

@@ -1,4 +1,7 @@
-"""Segments to decode -> SEGMENTS rows: how each file ended, and its runs of producer deltas in parts."""
+"""Segments to decode -> SEGMENTS rows: how each file ended, and its runs of producer deltas in parts.
+
+Also rows of the table `record_batches`, and the CRC of their records as a column more.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,21 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.codecs import Row, RowCodec
 from tiersnap.snapshot.collected.source import read_decodes
+from tiersnap.snapshot.formats.records import COVERED, records_crc
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.schemas import SEGMENTS, schema_of
+from tiersnap.snapshot.tables.record_batches import to_batch
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, SEGMENTS, TABLES, schema_of
 
 WANTED = schema_of(
     *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),
@@ -114,3 +121,65 @@ def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:
     """Return how the decode of a segment ended, from a row of SEGMENTS."""
     finding = None if decode["finding_kind"] is None else _FINDING.of_row(decode, path=path)
     return _END.of_row(decode, last_offset=decode["log_end_offset"] - 1, finding=finding)
+
+
+@dataclass(frozen=True)
+class DecodeBatches:
+    """WANTED rows -> rows of TABLES["record_batches"]; of a damaged or unreadable segment those before the damage.
+
+    Attributes:
+        run: number of the run that decodes.
+    """
+
+    check_crc: bool
+    run: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode each segment."""
+        for batch in batches:
+            for wanted in batch.to_pylist():
+                yield from self._decode(wanted)
+
+    def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        filesystem, folder = partition_folder(wanted)
+        scan = SegmentScan(
+            filesystem,
+            f"{folder}/{wanted['base_offset']:020d}.log",
+            base_offset=wanted["base_offset"],
+            next_base_offset=wanted["next_base_offset"],
+            check_crc=self.check_crc,
+        )
+        identity = {
+            **wanted,
+            "segment_base_offset": wanted["base_offset"],
+            "segment_size_bytes": wanted["size_bytes"],
+            "segment_modified_ns": wanted["modified_ns"],
+            "run": self.run,
+        }
+        for rows in scan:
+            yield to_batch(rows, identity, TABLES["record_batches"])
+
+
+HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
+# `content` says of batches what is alike in their headers.
+ALIKE = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())
+)
+WITH_RECORDS_CRC = schema_of(
+    *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", "producer_id", "producer_epoch")),
+    ("content", pa.int64()),
+    ("records_crc", pa.int64()),
+)
+
+
+@dataclass(frozen=True)
+class AddRecordsCrc:
+    """ALIKE rows -> WITH_RECORDS_CRC rows."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add the CRC to each batch of rows."""
+        for batch in batches:
+            headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
+            kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]
+            crcs = pa.array(records_crc(headers).astype(np.int64))
+            yield pa.RecordBatch.from_arrays([*kept, crcs], schema=WITH_RECORDS_CRC)

@@ -1,19 +1,60 @@
-"""Folders of sources -> LISTED rows: partitions with their segments, and what remote storage holds of them."""
+"""Folders of sources -> LISTED rows: partitions with their segments, and what remote storage holds of them.
+
+Neither the size nor the time of a snapshot file says when it can be read, so each run tries those that it could not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.formats.indexes import decode_time_index
+from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister, copy_before
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.replay_options import fingerprint
-from tiersnap.snapshot.tables.listed import LISTED, remote_columns
-from tiersnap.snapshot.tasks.scan_window import mark_window
+from tiersnap.snapshot.replay.trust import why_not_read
+from tiersnap.snapshot.replay.window_start import window_offset
+from tiersnap.snapshot.tables.listed import LISTED, partition_folder, remote_columns
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
+
+
+def mark_window(row: dict[str, Any], filesystem: FileSystem, partition: Partition, since: int) -> None:
+    """Set `window_offset` of the row, and what the time indexes say of its closed segments."""
+    largest: list[int | None] = []
+    for segment, listed in zip(partition.segments, row["segments"], strict=True):
+        listed["largest_timestamp"] = None if segment.is_active else _largest_timestamp(filesystem, segment)
+        # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
+        written = segment.log.modified_ns // 1_000_000
+        largest.append(None if listed["largest_timestamp"] is None else max(listed["largest_timestamp"], written))
+    bases = [segment.base_offset for segment in partition.segments]
+    found = window_offset(bases, largest, since)
+    if found is not None and partition.high_watermark is not None:
+        # What transactions are open at the high watermark must be known.
+        below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
+        found = min(found, below[-1]) if len(below) > 1 else None
+    row["window_offset"] = found if found is None or found > bases[0] else None
+    if row["start"] is not None and row["start"]["offset"] < (row["window_offset"] or 0):
+        row["start"] = None  # no replay begins there
+
+
+def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
+    """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
+    if segment.time_index is None:
+        return None
+    try:
+        entries = decode_time_index(read_bounded(filesystem, segment.time_index.path), base_offset=segment.base_offset)
+    except (OSError, CorruptIndexError):
+        return None
+    return int(entries["timestamp"][-1]) if entries.size and entries["timestamp"][-1] > 0 else None
+
 
 FOLDERS = pa.schema([("log_dir", pa.string()), ("folder", pa.string())])
 
@@ -70,3 +111,30 @@ class ListPartitions:
         if (before := copy_before(found)) is not None:
             row["fingerprint"] = fingerprint(row["fingerprint"], before.segment_id)
         return row
+
+
+ANSWERED = pa.schema([PARTITIONS.field(name) for name in PARTITION_KEY])
+UNREAD = pa.schema(
+    [
+        *ANSWERED,
+        ("end_offset", pa.int64()),
+        ("object", pa.string()),  # of a collected folder; null where the file lies
+        ("not_read", pa.string()),  # why it could not be read before
+    ]
+)
+
+
+def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """UNREAD rows -> ANSWERED rows, one for each file that gives another answer than before."""
+    for batch in batches:
+        rows = [row for row in batch.to_pylist() if _not_read(row) != row["not_read"]]
+        yield pa.RecordBatch.from_pylist([{name: row[name] for name in PARTITION_KEY} for row in rows], ANSWERED)
+
+
+def _not_read(row: Mapping[str, Any]) -> str | None:
+    filesystem, folder = partition_folder(row)
+    try:
+        read_bounded(filesystem, f"{folder}/{row['object'] or file_name(row['end_offset'])}")
+    except OSError as error:
+        return why_not_read(error)
+    return None

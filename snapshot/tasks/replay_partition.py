@@ -13,11 +13,11 @@ from tiersnap.snapshot.codecs import Row
 from tiersnap.snapshot.errors import recorded
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts

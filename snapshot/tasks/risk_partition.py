@@ -15,8 +15,7 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Waiting
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import boundary_rows, names_of, partition_row
-from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotFound
-from tiersnap.snapshot.exactly_once.simulate.survey import Survey
+from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.facts import COMPARISON, SEGMENT

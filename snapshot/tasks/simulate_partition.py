@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
-from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
+from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally, outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, in_its_place
-from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE

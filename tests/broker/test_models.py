@@ -12,10 +12,9 @@ from tests.broker.oracle.java import compiled, run_java
 from tests.reference.append_cases import append_cases, ask_model
 from tests.reference.coordinator_answers import golden_answers
 from tests.reference.coordinator_questions import case_questions, random_questions, two_phase_questions
-from tiersnap.snapshot.exactly_once.explain.errors import ERRORS
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+from tiersnap.snapshot.exactly_once.explain.explain import ERRORS
 from tiersnap.snapshot.exactly_once.models.coordinator_state import coordinator_era_of
-from tiersnap.snapshot.exactly_once.models.eras import era_of
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
 from tiersnap.snapshot.exactly_once.models.exception_groups import exception_group
 
 pytestmark = pytest.mark.broker

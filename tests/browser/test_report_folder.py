@@ -14,8 +14,7 @@ import pytest
 from tests.browser.chromium import Chromium, missing
 from tests.reference.readiness_tables import LOG_DIR, RUN, fleet_table, sample_table, segments_of, table
 from tiersnap.snapshot.report.exactly_once import Audit, AuditCount, AuditRow, ExactlyOnce, Failover, NewestSnapshot
-from tiersnap.snapshot.report.html_environment import PAGES
-from tiersnap.snapshot.report.html_page import detail_files, to_html
+from tiersnap.snapshot.report.html_page import PAGES, detail_files, to_html
 from tiersnap.snapshot.report.run_info import Disk
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report

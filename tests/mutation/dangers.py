@@ -19,7 +19,7 @@ class Danger(NamedTuple):
 
 _TRUST, _CARRY = "snapshot/replay/trust.py", "snapshot/replay/partition_state.py"
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
-_EPOCHS = "remote_storage/metadata/leader_epochs.py"
+_EPOCHS = "remote_storage/metadata/segment_metadata.py"
 _ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
 _AHEAD = "remote_storage/upload/ahead.py"
 _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_state.py"

@@ -43,20 +43,15 @@ MODELS = _each(
         "answers": (*_APPEND, *_EXPLAIN),
         "append": _APPEND,
         "append_marker": _APPEND,
-        "audit_rules": ("exactly_once/models/test_audit_rules.py",),
-        "broker_eras": (*_APPEND, *_EXPLAIN),
-        "client_eras": (*_CLIENT, *_EXPLAIN),
-        "coordinator_request": _COORDINATOR,
+        "audit_rules": ("exactly_once/models/test_audit_rules.py", *_LOSS),
         "coordinator_state": (*_COORDINATOR, *_EXPLAIN),
         "decision_table": _LOSS,
         "end_transaction": _COORDINATOR,
         "eras": (*_APPEND, *_EXPLAIN),
         "exception_groups": (*_CLIENT, *_EXPLAIN),
-        "fence_abort": _COORDINATOR,
         "init_producer_id": _COORDINATOR,
         "produce_reaction": (*_CLIENT, *_EXPLAIN),
         "producer_entry": _APPEND,
-        "state_loss": _LOSS,
         "transaction_reaction": (*_CLIENT, *_EXPLAIN),
         "verification": _APPEND,
     },
@@ -64,13 +59,13 @@ MODELS = _each(
 SIMULATE = _each(
     "snapshot/exactly_once/simulate",
     dict.fromkeys(
-        ("log_dir", "next_writes", "outcomes", "replica", "replica_snapshot", "replica_state", "summary", "what_if"),
+        ("log_dir", "outcomes", "replica", "replica_state", "what_if"),
         _SIMULATE,
     )
     | dict.fromkeys(
         (
-            *("crossing_transactions", "exposure", "partition_risk", "replay_cost", "replica_disagreement"),
-            *("retention_wait", "risk_log_dirs", "risk_rows", "risk_totals", "sightings", "snapshot_causes", "survey"),
+            *("crossing_transactions", "exposure", "partition_risk", "replay_cost", "retention_wait"),
+            *("risk_log_dirs", "risk_rows", "sightings", "survey"),
         ),
         _RISK,
     ),
@@ -78,20 +73,17 @@ SIMULATE = _each(
 TRANSACTIONS = _each(
     "snapshot/exactly_once/transactions",
     {
-        "coordinator": _STATES,
+        "coordinator": (*_STATES, "exactly_once/transactions/test_partitioner.py"),
         "hanging": _HANGING,
         "hanging_search": _HANGING,
         "kafka_table": _STATES,
-        "log_dirs": _STATES,
-        "open_transactions": _HANGING,
-        "partitioner": ("exactly_once/transactions/test_partitioner.py",),
         "producers": (*_HANGING, *_STATES),
         "transaction_log": (*_STATES, *_HANGING),
     },
 )
 EXPLAIN = _each(
     "snapshot/exactly_once/explain",
-    dict.fromkeys(("clients", "coordinator_situations", "errors", "explain", "explained"), _EXPLAIN),
+    dict.fromkeys(("clients", "coordinator_situations", "explain", "explained"), _EXPLAIN),
 )
 
 TARGETS = (
@@ -113,8 +105,10 @@ TARGETS = (
         ),
     ),
     Target("snapshot/replay/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
-    Target("snapshot/replay/found_snapshot.py", ("test_replay_starts.py", "test_repair.py")),
-    Target("snapshot/replay/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
+    Target(
+        "snapshot/replay/trust.py",
+        ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py", "test_replay_starts.py", "test_repair.py"),
+    ),
     Target("snapshot/readiness/judge.py", ("test_readiness_gate.py",)),
     Target("snapshot/readiness/coverage.py", ("test_coverage.py",)),
     Target(
@@ -155,9 +149,11 @@ TARGETS = (
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
     ),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
-    Target("remote_storage/metadata/leader_epochs.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")),
+    Target(
+        "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
+    ),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
-    Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
+    Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
     Target("remote_storage/inventory/complete.py", ("test_whole_copies.py",)),
     Target("remote_storage/inventory/finished.py", ("test_finished_segments.py", "test_orphans.py")),
@@ -180,7 +176,7 @@ TARGETS = (
             "test_poisoned_tier.py",
         ),
     ),
-    Target("snapshot/formats/records_crc.py", ("test_records_crc.py",)),
+    Target("snapshot/formats/records.py", ("test_records_crc.py",)),
     Target("snapshot/formats/crc32c.py", ("test_records_crc.py",)),
     Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),
     Target("remote_storage/upload/ahead.py", ("test_tier_ahead.py",)),

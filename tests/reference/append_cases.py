@@ -24,8 +24,8 @@ from tests.reference.producer_entry import after_batch, after_marker, after_rest
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
 from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, NextBatch, ProducerEntry
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, PendingVerification, TransactionCheck
 

@@ -16,17 +16,22 @@ from random import Random
 
 from tests.reference.coordinator_cases import NEW_PRODUCER_ID, init_cases
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_request import InitProducerIdRequest, check_request
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     LARGEST_EPOCH,
     CoordinatorEra,
+    InitProducerIdRequest,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
     after_failover,
+    check_request,
 )
-from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions, completed, end_transaction
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import (
+    add_partitions,
+    completed,
+    end_transaction,
+    fence_abort,
+)
 from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
 _RARE = (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.decodes import LocalDecodes
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.segment_fold import LocalDecodes
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.replay_partition import fact_rows

@@ -2,7 +2,7 @@
 
 Two judges. The *live rule* is what a client can say from one produce response: it compares the last acknowledged offset
 with the log start offset, and takes a producer that merely expired for a loss. `judge_lost_producer` looks at the log
-and its neighbours, and can tell those apart, by the first row of `state_loss.TABLE` that fits.
+and its neighbours, and can tell those apart, by the first row of `audit_rules.TABLE` that fits.
 
 Follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion) and
 org.apache.kafka.clients.producer.internals.TransactionManager.canRetry of 1.0 to 2.4.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.state_loss import TABLE, LossVerdict
+from tiersnap.snapshot.exactly_once.models.audit_rules import TABLE, LossVerdict
 
 
 class LiveReading(StrEnum):

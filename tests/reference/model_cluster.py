@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata import metadata_records
-from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
 from tiersnap.remote_storage.metadata.metadata_records import (
     METADATA_TOPIC,
     MetadataRecord,
     PartitionDelete,
     SegmentRecord,
+    metadata_partition,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, REMOTE_STORAGE

@@ -27,13 +27,12 @@ from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
-from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
+from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import flat, nested
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
-from tiersnap.snapshot.tasks.look_again import UNREAD, look_again
+from tiersnap.snapshot.tasks.list_partitions import FOLDERS, UNREAD, ListPartitions, look_again
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000

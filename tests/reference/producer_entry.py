@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
     BatchMetadata,

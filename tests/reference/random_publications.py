@@ -12,9 +12,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tests.reference.remote_segments import remote_segment
-from tiersnap.remote_storage.metadata.leader_epochs import end_offset_for, outside_lineage
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    end_offset_for,
+    outside_lineage,
+)
 
 OFFSETS, EPOCHS = range(12), range(5)
 STARTED, FINISHED, DELETING, DELETED = SegmentState

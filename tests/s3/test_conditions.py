@@ -10,7 +10,7 @@ from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import anything, is_put
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TransientError

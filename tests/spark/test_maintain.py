@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner, arrow_table
 from tests.reference.schemas import assert_follows_schema
+from tiersnap.jobs.pipeline.listing import current
 from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments
-from tiersnap.jobs.pipeline.remote import current
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.errors import LeaseLostError

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.pipeline import changes, judging, replaying
+from tiersnap.jobs.pipeline import changes, replaying, tiering
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.schemas import LISTED
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -35,7 +35,7 @@ def test_run_moves_payload_to_the_replay_alone(
     listed = spark.read.schema(LISTED).parquet(warehouse.path("scratch/listed"))
     found = changes.partition_changes(listed, *tables, options_digest="", check_crc=True)
     among = listed.select(*PARTITION_KEY)
-    judged = judging.verdicts(tables[1], tables[2], among, JudgePartition(False, 1, None))
+    judged = tiering.verdicts(tables[1], tables[2], among, JudgePartition(False, 1, None))
     for rows in (found, judged, changes.newest_runs(*tables, warehouse.read("runs"))):
         assert "deltas" not in plan_of(rows, capsys)
 

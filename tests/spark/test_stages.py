@@ -26,7 +26,7 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner, arrow_table, as_table
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
-from tiersnap.jobs.pipeline import changes, decoding, judging, listing, remote, replaying, tiering
+from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
 from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.counted import (
     MOST_TOLD,
@@ -48,8 +48,8 @@ from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 from tiersnap.snapshot.replay.remote_start import is_continued
-from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact, flat
 from tiersnap.snapshot.tables.listed import LISTED, from_row
@@ -123,11 +123,11 @@ class Stages:
 
     def findings(self) -> DataFrame:
         table = self.table(self.after, "partitions")
-        return judging.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
+        return tiering.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
 
     def judged(self, copies: DataFrame, now: int) -> DataFrame:
         task = JudgePartition(False, now, DAY, self.is_bounded)
-        return judging.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
+        return tiering.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
 
     def check_changes(self, place: str | None) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
@@ -159,7 +159,7 @@ class Stages:
     def check_differences(self) -> list[Row]:
         table = self.table(self.before, "remote_log_segments")
         expected = reference.differences(self.ran.listed, self.before.remote_log_segments, run=self.number)
-        frame = remote.differences(self.listed, table, run=self.number)
+        frame = listing.differences(self.listed, table, run=self.number)
         assert collected(frame, schemas.REMOTE_LOG_SEGMENTS) == plain(expected, schemas.REMOTE_LOG_SEGMENTS)
         return expected
 

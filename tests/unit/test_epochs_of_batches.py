@@ -31,7 +31,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.log.epoch_check import EpochCheck, WrongEpoch
+from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.repair.index_check import FoundIndexes

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiersnap.remote_storage.metadata.leader_epochs import UNDEFINED, end_offset_for, outside_lineage
 from tiersnap.remote_storage.metadata.segment_metadata import (
+    UNDEFINED,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
+    end_offset_for,
+    outside_lineage,
 )
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiersnap.remote_storage.metadata.metadata_partitioner import hash_code, metadata_partition, murmur2
+from tiersnap.remote_storage.metadata.metadata_records import hash_code, metadata_partition, murmur2
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 pytestmark = pytest.mark.unit

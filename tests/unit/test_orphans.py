@@ -27,10 +27,10 @@ from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
-from tiersnap.remote_storage.retire.orphan_configs import judge_saved_configs
 from tiersnap.remote_storage.retire.orphans import Aged
-from tiersnap.remote_storage.retire.orphans_outcome import remove
+from tiersnap.remote_storage.retire.orphans_find import remove
 from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
+from tiersnap.remote_storage.retire.store_leftovers import judge_saved_configs
 from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish

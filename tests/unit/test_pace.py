@@ -21,10 +21,18 @@ from tiersnap.jobs.commands.unblock import unblock
 from tiersnap.jobs.options import layout_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.stores import pace
+from tiersnap.remote_storage.stores import paced_store
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.pace import LEAST_RATE, Pace, TokenBucket, check_rate, shares
-from tiersnap.remote_storage.stores.paced_store import PacedStore, in_shares, paced
+from tiersnap.remote_storage.stores.paced_store import (
+    LEAST_RATE,
+    Pace,
+    PacedStore,
+    TokenBucket,
+    check_rate,
+    in_shares,
+    paced,
+    shares,
+)
 from tiersnap.snapshot.errors import UsageError
 
 pytestmark = pytest.mark.unit
@@ -131,7 +139,7 @@ def test_the_command_tiers_at_the_rate_that_it_is_given(tmp_path, monkeypatch):
     log.mkdir()
     write_small_log(log)
     rates: list[int] = []
-    real = pace.pace_of
+    real = paced_store.pace_of
 
     def noted(rate: int) -> Pace:
         rates.append(rate)

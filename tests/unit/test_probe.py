@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.remote_storage.stores.lifecycle_rules import judge_rules
-from tiersnap.remote_storage.stores.probe import clock
-from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
+from tiersnap.remote_storage.stores.probe import ProbeVerdict, clock
 from tiersnap.remote_storage.stores.probe_s3 import encryption
+from tiersnap.remote_storage.stores.unfinished import judge_rules
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,7 @@ import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
 from tiersnap.snapshot.readiness.verdict import MEANING
-from tiersnap.snapshot.report.html_environment import PAGES
-from tiersnap.snapshot.report.html_page import detail_files, to_html
+from tiersnap.snapshot.report.html_page import PAGES, detail_files, to_html
 from tiersnap.snapshot.report.html_parts import share
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_history import Beside

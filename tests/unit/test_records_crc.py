@@ -11,7 +11,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA
 from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
-from tiersnap.snapshot.formats.records_crc import COVERED, records_crc
+from tiersnap.snapshot.formats.records import COVERED, records_crc
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.s3.segments import EPOCHS, attempt, make_segment, snapshot_bytes, source, trusted
 from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range, without_empty
+from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range, without_empty
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import (
     CorruptSnapshotError,
     IncompleteBundleError,

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.s3_integrity import (
+from tiersnap.remote_storage.stores.s3_put import (
     etag_of_parts,
     extend,
     is_proved,

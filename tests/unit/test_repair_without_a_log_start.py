@@ -31,9 +31,9 @@ from tiersnap.snapshot.repair import files
 from tiersnap.snapshot.repair.log_dirs import HostRepair
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_replay import Beginning
+from tiersnap.snapshot.replay.remote_start import Beginnings
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ from tests.s3.segments import TOPIC_ID
 from tiersnap.remote_storage.errors import MissingHeadError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, newest
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
+    epochs_in_range,
     new_segment_id,
 )
 from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain

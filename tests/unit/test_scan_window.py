@@ -26,8 +26,8 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.replay_options import ReplayOptions, Scan
-from tiersnap.snapshot.replay.scan_window import window_offset
+from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
+from tiersnap.snapshot.replay.window_start import window_offset
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit

@@ -40,7 +40,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.replay_options import ReplayOptions
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = pytest.mark.unit
 

@@ -11,17 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.audit import fencing
-from tiersnap.jobs.pipeline.audit.batches import PRODUCER, audited
-from tiersnap.jobs.pipeline.audit.copies import copies
+from tiersnap.jobs.pipeline.audit.batches import PRODUCER, audited, holes, segment_sums
 from tiersnap.jobs.pipeline.audit.found import found, place, rows_of
 from tiersnap.jobs.pipeline.audit.history import history, sequences
 from tiersnap.jobs.pipeline.audit.judged import judged
 from tiersnap.jobs.pipeline.audit.partitions import log_starts_that_went_back
 from tiersnap.jobs.pipeline.audit.producers import producers
-from tiersnap.jobs.pipeline.audit.relations import relations
-from tiersnap.jobs.pipeline.audit.renumbered import renumbered
-from tiersnap.jobs.pipeline.audit.segments import holes, segment_sums
-from tiersnap.jobs.pipeline.kept import kept
+from tiersnap.jobs.pipeline.audit.relations import copies, relations, renumbered
+from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind, Harm
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 

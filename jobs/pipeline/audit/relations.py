@@ -4,15 +4,30 @@ They are of batches with sequences alone, at most one of each. Such a batch fits
 it in its epoch, or from the furthest that the epoch had reached, as after a duplicate; but a batch whose very sequences
 lie at a lower offset is a duplicate whatever it follows, and so is one that goes on from a batch which did no harm and
 is the first whose sequences readers get again.
+
+Records that were sent again under another producer id or epoch no broker can recognize: batches of the same length,
+count and timestamps are candidates, and the CRC of their records, which follows from the header (formats.records), is
+certainty.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from collections.abc import Iterable, Iterator
 
-from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before
-from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.audit.batches import PRODUCER, is_data
+from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before, rows_of
+from tiersnap.jobs.pipeline.audit.history import EPOCH, history
+from tiersnap.jobs.pipeline.changes import Keep
+from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
+from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tasks.decode_segments import ALIKE, WITH_RECORDS_CRC, AddRecordsCrc
 
 _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"
@@ -111,3 +126,106 @@ def _missing() -> dict[str, Column]:
         "evidence_offset": before["last_offset"],
         "has_new_leader": F.col("partition_leader_epoch") > before["partition_leader_epoch"],
     }
+
+
+_SCHEMA = schemas.of_arrow(WITH_RECORDS_CRC)
+_LIKE = ("batch_length", "record_count", "last_offset_delta", "base_timestamp")
+_SEVERAL = "first_writer < last_writer"
+_FEW = 1_000_000  # numbers of eight bytes that every executor gets
+
+
+def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
+    """Rows of `record_batches` -> data batches whose records another producer or epoch wrote in the partition as well.
+
+    Runs a job: most logs have no candidates, and nothing more is to be done with those.
+
+    Returns:
+        PRODUCER, `producer_epoch`, `base_offset`, and `content` (long), which batches with the same records share.
+    """
+    is_created = F.col("attributes").cast("int").bitwiseAND(TIMESTAMP_TYPE_MASK) == 0
+    # Where the broker stamps records, it stamps anew what is sent again.
+    created_at = F.when(is_created, F.col("max_timestamp"))
+    content = F.xxhash64(*PARTITION_KEY, *_LIKE, created_at).alias("content")
+    data = record_batches.where(is_data() & (F.col("record_count") > 0))
+    data = data.select(*(name for name in ALIKE.names if name != "content"), content)
+    writers = (each.alias(name) for name, each in _writers().items())
+    alike = keep(data.groupBy("content").agg(*writers).where(_SEVERAL).select("content"))
+    count = alike.count()
+    if not count:
+        data = data.where("false")
+    alike = F.broadcast(alike) if count <= _FEW else alike
+    found = data.join(alike, on="content", how="left_semi").select(*ALIKE.names).mapInArrow(_with_crc, _SCHEMA)
+    same = Window.partitionBy("content", "records_crc")
+    marked = found.select("*", *(each.over(same).alias(name) for name, each in _writers().items()))
+    of_records = F.xxhash64("content", "records_crc").alias("content")
+    return marked.where(_SEVERAL).select(*PRODUCER, "producer_epoch", "base_offset", of_records)
+
+
+def _writers() -> dict[str, Column]:
+    """Several producers or epochs have one that is the smallest and one that is not."""
+    writer = F.xxhash64("producer_id", "producer_epoch")
+    return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
+
+
+def _with_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return AddRecordsCrc()(iter(batches))
+
+
+# Words of CONFIDENCE as SQL over the rows of `_with_original`.
+_IS = {
+    "next epoch": "producer_id = original.producer_id and producer_epoch > original.producer_epoch",
+    "other id": "producer_id <> original.producer_id",
+    "yes": f"not is_transactional and not original.is_transactional and number <= {IN_FLIGHT} "
+    f"and original.of_epoch - original.number < {IN_FLIGHT}",
+    "several": "record_count > 1",
+    "one": "record_count = 1",
+    "any": "true",
+}
+
+
+def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Rows of `batches.audited` and of `copies.copies` -> rows of FOUND: each copy after the first of the same records.
+
+    Args:
+        partitions: rows of audit.partitions.
+    """
+    original, confidence = F.col("original"), _confidence()
+    finding = found(
+        AuditKind.DUPLICATE_RENUMBERED,
+        "original.producer_id <> producer_id or original.producer_epoch <> producer_epoch",
+        **of_batch(),
+        **of_before("original"),
+        before_producer_id=original["producer_id"],
+        confidence=confidence,
+        is_hidden=F.col("is_aborted") | ~original["is_read"] | (confidence == Confidence.LOW),
+    )
+    return rows_of(_with_original(batches, copied, partitions), finding)
+
+
+def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Rows of `copies.copies` with what `history` says of them; `original`: the first of the same records that is read.
+
+    Where none is read it is the first of all. `number` counts a batch in its epoch from 1, of `of_epoch` batches.
+    """
+    seen = history(batches, copied.select(*PRODUCER).distinct(), partitions).where("is_data")
+    in_epoch = Window.partitionBy(*EPOCH)
+    numbered = seen.select(
+        "*",
+        F.row_number().over(in_epoch.orderBy("base_offset")).alias("number"),
+        F.count("*").over(in_epoch).alias("of_epoch"),
+    )
+    place = (*PARTITION_KEY, "base_offset")
+    rows = numbered.join(copied.select(*place, "content"), on=list(place))
+    before = Window.partitionBy("content").orderBy("base_offset").rowsBetween(Window.unboundedPreceding, -1)
+    names = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "length")
+    batch = F.struct(*names, "is_transactional", "is_read", "number", "of_epoch")
+    first_read = F.first(F.when(F.col("is_read"), batch), True).over(before)
+    return rows.withColumn("original", F.coalesce(first_read, F.first(batch).over(before)))
+
+
+def _confidence() -> Column:
+    """CONFIDENCE, row by row as it stands there."""
+    columns = ("numbers", "in flight", "records")
+    fits = (" and ".join(f"({_IS[row[column]]})" for column in columns) for row in CONFIDENCE)
+    rows = zip(fits, CONFIDENCE, strict=True)
+    return F.coalesce(*(F.when(F.expr(condition), row["confidence"]) for condition, row in rows))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tiersnap.snapshot.exactly_once.explain.explained import EraRange, Explained, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.coordinator_state import KIP_588_IN_4_0, ResumeRule, coordinator_era_of
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
+from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, ClientEra, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps

@@ -10,23 +10,25 @@ from dataclasses import replace
 
 from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_request import (
-    TWO_PHASE_TIMEOUT_MS,
-    InitProducerIdRequest,
-    check_request,
-    is_timed_out,
-    is_transactional_id_expired,
-)
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+    TWO_PHASE_TIMEOUT_MS,
     CoordinatorEra,
+    InitProducerIdRequest,
     ProducerIdAndEpoch,
     ResumeRule,
     TransactionMetadata,
     TransactionState,
     after_failover,
+    check_request,
+    is_timed_out,
+    is_transactional_id_expired,
 )
-from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions, completed, end_transaction
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import (
+    add_partitions,
+    completed,
+    end_transaction,
+    fence_abort,
+)
 from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
 Ask = Callable[[CoordinatorEra], SituationAnswer | None]

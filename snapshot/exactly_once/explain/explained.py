@@ -11,9 +11,8 @@ from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COO
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
 from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS
-from tiersnap.snapshot.exactly_once.models.eras import Era, era_of, releases_of
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, Era, era_of, releases_of
 
 SITUATIONS = (*OF_PARTITIONS, *OF_COORDINATORS)
 E = TypeVar("E", bound=Era)

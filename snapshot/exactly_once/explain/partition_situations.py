@@ -12,7 +12,7 @@ from tiersnap.snapshot.exactly_once.explain.situations import Situation, Situati
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
 from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import BatchMetadata, EndMarker, NextBatch, ProducerEntry
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, PendingVerification, TransactionCheck
 

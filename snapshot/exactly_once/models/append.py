@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
     NO_SEQUENCE,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import AppendOrigin
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, ProducerEntry
 
 TABLE = read_table("""

@@ -1,7 +1,9 @@
-"""What an audit of batches can find, by which rule, and what harm each finding says was done.
+"""What an audit of batches can find, by which rule, what harm was done, and why a producer is unknown.
 
 `rule` is the number of the statement in docs/seeds.md that says so. `harm` holds if the judgement
-(`state_loss.LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read.
+(`LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read. The judgement is a
+decision table whose first row that fits decides; it follows "Solving the problem of spurious OutOfOrderSequence errors"
+(KIP-185's discussion).
 """
 
 from __future__ import annotations
@@ -9,8 +11,36 @@ from __future__ import annotations
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.state_loss import TABLE as LOSS_TABLE
-from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
+
+
+class LossVerdict(StrEnum):
+    """Why a broker does not know a producer."""
+
+    NEW = "NEW"
+    SPURIOUS_RETENTION = "SPURIOUS_RETENTION"
+    EXPIRED = "EXPIRED"
+    STATE_LOST = "STATE_LOST"
+    TRUNCATED = "TRUNCATED"
+    UNACKED_TRUNCATION = "UNACKED_TRUNCATION"
+    DIVERGED = "DIVERGED"
+    UNACKED_DIVERGENCE = "UNACKED_DIVERGENCE"
+    COMPACTED = "COMPACTED"
+    HOLE = "HOLE"
+
+
+TABLE = read_table("""
+ #   | condition                       | verdict            | lost
+ 1   | no evidence of the producer     | NEW                | nothing
+ 2   | below the log start             | SPURIOUS_RETENTION | nothing
+ 3a  | in the log, idle for too long   | EXPIRED            | nothing
+ 3b  | in the log                      | STATE_LOST         | state
+ 4a  | above the log end, replicated   | TRUNCATED          | records
+ 4a' | above the log end               | UNACKED_TRUNCATION | nothing
+ 4b  | another batch there, replicated | DIVERGED           | records
+ 4b' | another batch there             | UNACKED_DIVERGENCE | nothing
+ 4c  | compacted                       | COMPACTED          | nothing
+ 4d  | always                          | HOLE               | records
+""")
 
 
 class AuditKind(StrEnum):
@@ -97,7 +127,7 @@ FORGOTTEN = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"
 UNREAD = "UNREAD"
 JUDGEMENTS = ("", UNREAD, *LossVerdict)
 _HARM = {AuditKind(row["kind"]): Harm(row["harm"]) for row in RULES}
-_LOST = frozenset(LossVerdict(row["verdict"]) for row in LOSS_TABLE if row["lost"] == "records")
+_LOST = frozenset(LossVerdict(row["verdict"]) for row in TABLE if row["lost"] == "records")
 
 
 def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm:

@@ -1,9 +1,14 @@
-"""Eras: releases of Kafka that answer, or react, alike."""
+"""Eras: releases of Kafka whose brokers answer, or whose Java clients react, alike.
+
+Severities are KIP-691's: RETRY is invisible to the application; ABORTABLE wants an abort and keeps the producer; FATAL
+ends it; FAIL_BATCH gives the exception to the batch's callback and the producer goes on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeVar
 
 
@@ -62,3 +67,164 @@ def _range(eras: Sequence[Era]) -> str:
     if len(eras) == 1:
         return eras[0].releases
     return f"{eras[0].releases.split('-')[0]}-{eras[-1].releases.split('-')[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEra(Era):
+    """How the brokers of some releases treat producers.
+
+    Attributes:
+        cached_batches: how many batches of a producer a broker can tell to be sent again.
+        forgets_deleted: whether a live leader forgets a producer with the last of its records (until KAFKA-7190).
+        stale_epoch_is_fatal: what INVALID_PRODUCER_EPOCH means to a client: its end, or abort and go on (KIP-588).
+        replica_refuses_older_marker: whether a marker of a lower epoch stops a replica, too.
+        marker_moves_timestamp: whether a marker keeps its producer from expiring.
+        verifies: whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1).
+        verifies_offsets: whether it does so, too, for offsets that a group coordinator commits.
+        ongoing_needs_epoch: whether a transaction that is open spares the question only in the same epoch.
+        checks_epoch_first: whether an older epoch is refused before the question.
+        speaks_version_2: whether transactions of protocol version 2 exist (KIP-890, part 2).
+        marker_needs_bump: whether a marker of a version 2 transaction must raise the epoch (KIP-1228).
+        tolerates_last_epoch: whether such a marker need not where the epoch is 32767 already.
+    """
+
+    cached_batches: int = 5
+    forgets_deleted: bool = False
+    stale_epoch_is_fatal: bool = False
+    replica_refuses_older_marker: bool = False
+    marker_moves_timestamp: bool = True
+    verifies: bool = False
+    verifies_offsets: bool = False
+    ongoing_needs_epoch: bool = False
+    checks_epoch_first: bool = False
+    speaks_version_2: bool = False
+    marker_needs_bump: bool = False
+    tolerates_last_epoch: bool = False
+
+
+_BEFORE_2_4 = {
+    "forgets_deleted": True,
+    "stale_epoch_is_fatal": True,
+    "replica_refuses_older_marker": True,
+    "marker_moves_timestamp": False,
+}
+_IN_4_0 = dict.fromkeys(("verifies", "verifies_offsets", "ongoing_needs_epoch", "speaks_version_2"), True)
+_IN_4_1 = {**_IN_4_0, "checks_epoch_first": True}
+_IN_4_2 = {**_IN_4_1, "marker_needs_bump": True}
+_IN_4_3 = {**_IN_4_2, "tolerates_last_epoch": True}
+
+BROKER_ERAS = (
+    BrokerEra("B0", (0, 11), "0.11", "KIP-98", 1, **_BEFORE_2_4),
+    BrokerEra("B1", (1, 0), "1.0.0-1.0.1", "KAFKA-5494, KAFKA-5793", **_BEFORE_2_4),
+    BrokerEra("B2", (1, 0, 2), "1.0.2-2.0.0", "KAFKA-6683", **_BEFORE_2_4),
+    BrokerEra("B3", (2, 0, 1), "2.0.1-2.3", "KAFKA-7298", **_BEFORE_2_4),
+    BrokerEra("B4", (2, 4), "2.4", "KAFKA-7190", stale_epoch_is_fatal=True),
+    BrokerEra("B5", (2, 5), "2.5-2.6", "KIP-360", stale_epoch_is_fatal=True),
+    BrokerEra("B6", (2, 7), "2.7-3.5", "KIP-588"),
+    BrokerEra("B7", (3, 6), "3.6-3.7", "KIP-890", verifies=True),
+    BrokerEra("B8", (3, 8), "3.8-3.9", "KIP-890", verifies=True, verifies_offsets=True),
+    BrokerEra("B9", (4, 0), "4.0", "KIP-890", **_IN_4_0),
+    BrokerEra("B10", (4, 1), "4.1", "KAFKA-18202", **_IN_4_1),
+    BrokerEra("B11", (4, 2), "4.2", "KIP-1228", **_IN_4_2),
+    BrokerEra("B12", (4, 3), "4.3-4.4", "KAFKA-20090", **_IN_4_3),
+)
+BROKER_ERA = {era.name: era for era in BROKER_ERAS}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEra(Era):
+    """Java clients of some releases."""
+
+
+CLIENT_ERAS = (
+    ClientEra("C0", (0, 11), "0.11", "KIP-98"),
+    ClientEra("C1", (1, 0), "1.0-2.4", "KAFKA-5494, KAFKA-5793"),
+    ClientEra("C2", (2, 5), "2.5-2.6", "KIP-360"),
+    ClientEra("C3", (2, 7), "2.7-3.9", "KIP-588"),
+    ClientEra("C4", (4, 0), "4.0", "KIP-890"),
+    ClientEra("C5", (4, 1), "4.1-4.4", "KIP-1050"),
+)
+CLIENT_ERA = {era.name: era for era in CLIENT_ERAS}
+
+
+class Severity(StrEnum):
+    """How bad it is for the application."""
+
+    IGNORE = "IGNORE"
+    RETRY = "RETRY"
+    FAIL_BATCH = "FAIL_BATCH"
+    ABORTABLE = "ABORTABLE"
+    FATAL = "FATAL"
+
+
+class Reaction(StrEnum):
+    """What the client does next; the words of the tables."""
+
+    SUCCESS = "success"
+    RETRY = "retry"
+    SPLIT = "split"
+    RENUMBER = "renumber"
+    BUMP = "bump"
+    NEW_ID = "new id"
+    FAIL = "fail"
+    FAIL_LOWER = "fail+lower"
+    FAIL_NEW_ID = "fail+id"
+    FAIL_BUMP = "fail+bump"
+    ABORT = "abort"
+    ABORT_LOWER = "abort+lower"
+    FATAL = "fatal"
+    UNINITIALIZED = "undo"
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is for the application."""
+        return _SEVERITY[self]
+
+    @property
+    def next_step(self) -> str:
+        """What the client sends or does next."""
+        return _NEXT_STEP[self]
+
+    @property
+    def may_duplicate(self) -> bool:
+        """Whether what is sent next can be in the log already where no broker recognizes it.
+
+        A batch whose sequence, epoch or producer id changes is a new one to every broker; if the failed attempt was
+        written, it is there twice. No release of the client looks whether it may have been.
+        """
+        return self in _RENAMES
+
+
+_SEVERITY = {
+    Reaction.SUCCESS: Severity.IGNORE,
+    Reaction.RETRY: Severity.RETRY,
+    Reaction.SPLIT: Severity.RETRY,
+    Reaction.RENUMBER: Severity.RETRY,
+    Reaction.BUMP: Severity.RETRY,
+    Reaction.NEW_ID: Severity.RETRY,
+    Reaction.FAIL: Severity.FAIL_BATCH,
+    Reaction.FAIL_LOWER: Severity.FAIL_BATCH,
+    Reaction.FAIL_NEW_ID: Severity.FAIL_BATCH,
+    Reaction.FAIL_BUMP: Severity.FAIL_BATCH,
+    Reaction.ABORT: Severity.ABORTABLE,
+    Reaction.ABORT_LOWER: Severity.ABORTABLE,
+    Reaction.FATAL: Severity.FATAL,
+    Reaction.UNINITIALIZED: Severity.ABORTABLE,
+}
+_NEXT_STEP = {
+    Reaction.SUCCESS: "goes on; offset and timestamp of the batch stay unknown",
+    Reaction.RETRY: "sends the same batch again",
+    Reaction.SPLIT: "sends the records again in smaller batches",
+    Reaction.RENUMBER: "numbers all batches in flight from sequence 0 in the same epoch, and sends them again",
+    Reaction.BUMP: "takes the next epoch, numbers all batches in flight from sequence 0, and sends them again",
+    Reaction.NEW_ID: "asks for a new producer id, numbers all batches in flight from sequence 0, and sends them again",
+    Reaction.FAIL: "fails the batch and sends the next one",
+    Reaction.FAIL_LOWER: "fails the batch, lowers the sequences of later ones, and sends those",
+    Reaction.FAIL_NEW_ID: "fails the batch and goes on with a new producer id",
+    Reaction.FAIL_BUMP: "fails the batch and goes on in the next epoch from sequence 0",
+    Reaction.ABORT: "waits for the application to abort the transaction",
+    Reaction.ABORT_LOWER: "lowers the sequences of later batches, and waits for the application to abort",
+    Reaction.FATAL: "fails everything; the application has to close the producer",
+    Reaction.UNINITIALIZED: "goes back to where it was before initTransactions",
+}
+_RENAMES = frozenset({Reaction.RENUMBER, Reaction.BUMP, Reaction.NEW_ID, Reaction.FAIL_NEW_ID, Reaction.FAIL_BUMP})

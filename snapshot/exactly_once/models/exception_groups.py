@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import Severity
 from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
+from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):

@@ -22,7 +22,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TransactionState,
 )
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import fence_abort
 
 TABLE = read_table("""
  #  | state      | resume         | condition              | answer                  | record

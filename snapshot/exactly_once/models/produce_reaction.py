@@ -1,6 +1,6 @@
 """What a Java client does with the answer to a produce request: two decision tables, by era.
 
-The first row that fits decides. Cells are words of client_eras.Reaction; `-`: such a client does not get this answer.
+The first row that fits decides. Cells are words of eras.Reaction; `-`: such a client does not get this answer.
 Any retry needs time (delivery.timeout.ms), attempts left and a batch that is not done. Follows
 org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
+from tiersnap.snapshot.exactly_once.models.eras import ClientEra, Reaction
 
 # Of a client without a transactional id.
 IDEMPOTENT = read_table("""

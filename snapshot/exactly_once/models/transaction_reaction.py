@@ -1,6 +1,6 @@
 """What a Java client does with an error of a transaction or group coordinator, and how it repairs a transaction.
 
-The first row that fits decides. Cells are words of client_eras.Reaction; `-`: the release does not know the error.
+The first row that fits decides. Cells are words of eras.Reaction; `-`: the release does not know the error.
 Follows org.apache.kafka.clients.producer.internals.TransactionManager, its handlers of responses.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, read_table, words
+from tiersnap.snapshot.exactly_once.models.eras import ClientEra, Reaction
 
 TABLE = read_table("""
  #  | error                       | request            | condition | C0    | C1    | C2    | C3    | C4    | C5

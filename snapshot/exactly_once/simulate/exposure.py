@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.simulate.kinds import Write
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     NO_BATCHES,

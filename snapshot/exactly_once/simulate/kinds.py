@@ -10,11 +10,11 @@ from tiersnap.snapshot.exactly_once.models.verification import CheckResult
 class SnapshotOrigin(StrEnum):
     """Where the replica's snapshot is from."""
 
-    BROKER = "broker"
-    OLDER = "older"
-    OURS = "ours"
-    EMPTY = "empty"
-    ANOTHER = "another"
+    BROKER = "broker"  # the newest file beside the log that a broker can load; without one, the whole log
+    OLDER = "older"  # the one before that
+    OURS = "ours"  # what `tiersnap repair` would write at the offset
+    EMPTY = "empty"  # one without producers, as KIP-952 considered uploading
+    ANOTHER = "another"  # the newest file of another replica's directory
 
     @property
     def is_file(self) -> bool:
@@ -23,16 +23,16 @@ class SnapshotOrigin(StrEnum):
 
 
 class Write(StrEnum):
-    """Kinds of next writes."""
+    """Kinds of writes that a producer may send next, going by the leader's acknowledgements."""
 
-    NEXT = "NEXT"
-    RETRY_OF_LAST = "RETRY_OF_LAST"
-    RETRY_OF_OLDER = "RETRY_OF_OLDER"
-    RETRY_BEFORE_BUMP = "RETRY_BEFORE_BUMP"
-    AFTER_GAP = "AFTER_GAP"
-    ZOMBIE_EPOCH = "ZOMBIE_EPOCH"
-    RESET_TO_ZERO = "RESET_TO_ZERO"
-    BUMPED_EPOCH = "BUMPED_EPOCH"
+    NEXT = "NEXT"  # the next batch in sequence
+    RETRY_OF_LAST = "RETRY_OF_LAST"  # the last batch once more, byte for byte
+    RETRY_OF_OLDER = "RETRY_OF_OLDER"  # one of the four before it once more
+    RETRY_BEFORE_BUMP = "RETRY_BEFORE_BUMP"  # a batch of an earlier epoch, sent before a marker or a bump
+    AFTER_GAP = "AFTER_GAP"  # a batch after one that got lost
+    ZOMBIE_EPOCH = "ZOMBIE_EPOCH"  # a first batch of a fenced instance, one epoch below
+    RESET_TO_ZERO = "RESET_TO_ZERO"  # sequence 0 in the same epoch, as clients before 2.5 begin again
+    BUMPED_EPOCH = "BUMPED_EPOCH"  # sequence 0 in the next epoch, as clients since 2.5 begin again
 
     @property
     def is_retry(self) -> bool:

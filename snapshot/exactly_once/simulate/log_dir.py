@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
-from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
-from tiersnap.snapshot.exactly_once.simulate.outcomes import differing_writes, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
-from tiersnap.snapshot.exactly_once.simulate.summary import Tally
+from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
+from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, differing_writes, outcomes
+from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.remote_start import Beginnings
 from tiersnap.snapshot.units import count_of
 
 

@@ -1,17 +1,106 @@
-"""The partitions of a host's log directories, surveyed one after the other and held against other replicas."""
+"""The partitions of a host's log directories, surveyed one after the other and compared with other replicas.
+
+Replicas may disagree without harm: each forgets producers as its own log loses them, and followers trust the leader.
+A log start offset that goes back is another matter: clients that were told the higher one take a lower one for a loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition, RiskSettings, partition_risk
-from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import disagreement_row
 from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
+from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.disk_findings import findings_of
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.log.selection import NamedLogDir, named
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Two snapshots of one offset; counts are producers.
+
+    Attributes:
+        only_first, only_second: known to one alone.
+        differing: known to both, with other values.
+    """
+
+    offset: int
+    only_first: int
+    only_second: int
+    differing: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both say the same."""
+        return not (self.only_first or self.only_second or self.differing)
+
+
+def disagreement(offset: int, first: np.ndarray, second: np.ndarray) -> Disagreement:
+    """Compare two snapshots (ENTRY_DTYPE, ascending producer id)."""
+    in_second = np.isin(first["producer_id"], second["producer_id"], assume_unique=True)
+    in_first = np.isin(second["producer_id"], first["producer_id"], assume_unique=True)
+    differing = int((first[in_second] != second[in_first]).sum())
+    return Disagreement(offset, int((~in_second).sum()), int((~in_first).sum()), differing)
+
+
+def newest_disagreement(
+    first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray]
+) -> tuple[int, Disagreement | None]:
+    """Return how many offsets have a snapshot in both, and the newest at which they differ; None without one.
+
+    Args:
+        first, second: entries (ENTRY_DTYPE, ascending producer id) by offset.
+    """
+    common = sorted(first.keys() & second.keys(), reverse=True)
+    compared = (disagreement(offset, first[offset], second[offset]) for offset in common)
+    return len(common), next((each for each in compared if not each.agrees), None)
+
+
+def log_start_goes_back(leader: int, follower: int) -> bool:
+    """Return whether the follower, as the next leader, would name a lower log start offset than clients have seen."""
+    return follower < leader
+
+
+def disagreement_row(leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]) -> dict[str, object]:
+    """Return what the follower's folder of a partition says otherwise than the leader's.
+
+    `offset` is the newest offset at which both have a readable snapshot and the two differ, null if none differs; the
+    counts are producers there. `compared` is how many offsets both have one of.
+    """
+    (_, first), (_, second) = leader, follower
+    compared, found = newest_disagreement(_entries(*leader), _entries(*follower))
+    return {
+        "partition": first.name,
+        "compared": compared,
+        "offset": None if found is None else found.offset,
+        "only_here": 0 if found is None else found.only_first,
+        "only_there": 0 if found is None else found.only_second,
+        "differing": 0 if found is None else found.differing,
+        "log_start_offset": first.log_start_offset,
+        "log_start_offset_there": second.log_start_offset,
+        "log_start_goes_back": log_start_goes_back(first.log_start_offset, second.log_start_offset),
+    }
+
+
+def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarray]:
+    read = snapshot_reader(filesystem, partition)
+    found: dict[int, np.ndarray] = {}
+    for offset in partition.snapshots:
+        try:
+            data = read(offset)
+            if data is not None:
+                found[offset] = snapshot_file.decode(data)
+        except (CorruptSnapshotError, OSError):
+            continue  # `scan` says what is wrong with it; here it is a snapshot that cannot be compared
+    return found
 
 
 @dataclass

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, judge_transaction
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.hanging import (
+    JudgedTransaction,
+    PartitionTransaction,
+    judge_transaction,
+    open_transactions,
+)
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.transaction_state import TOPIC

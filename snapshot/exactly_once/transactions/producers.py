@@ -1,15 +1,17 @@
-"""The producers of partitions at their log ends, as DescribeProducers of a broker gives them."""
+"""Log directories of one cluster, and the producers at their log ends, as a broker's DescribeProducers gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
 
 _NOBODY = np.empty(0, ENTRY_DTYPE)
@@ -49,3 +51,26 @@ class ProducerListing:
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
             self.expired += entries.size - live.size
             yield from ((partition, entry) for entry in live)
+
+
+def open_of_one_cluster(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
+    """Open the log directories; a host with several disks has several.
+
+    Raises:
+        UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
+    """
+    opened = open_log_dirs(uris)
+    properties = [read_properties(each.log_dir.filesystem, each.log_dir.path) for each in opened]
+    clusters = {each.cluster_id for each in properties if each is not None}
+    if len(clusters) > 1:
+        raise UsageError(
+            f"{', '.join(uris)}: of {len(clusters)} clusters, {', '.join(sorted(clusters))}",
+            hint="name the log directories of one cluster",
+        )
+    return opened
+
+
+def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:
+    """Return the partitions asked for, each with its directory; raises as `selected_of`."""
+    for each, partition in selected_of(log_dirs, selection):
+        yield each.log_dir, partition

@@ -11,10 +11,11 @@ from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     CoordinatorStates,
     KnownTransaction,
     TransactionRecord,
+    likely_counts,
     newest_states,
+    partition_of,
     read_record,
 )
-from tiersnap.snapshot.exactly_once.transactions.partitioner import likely_counts, partition_of
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
 from tiersnap.snapshot.log.file_system import FileSystem

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.snapshot.exactly_once.explain.errors import ERRORS, named_error
-from tiersnap.snapshot.exactly_once.explain.explain import explain, names
+from tiersnap.snapshot.exactly_once.explain.explain import ERRORS, explain, named_error, names
 from tiersnap.snapshot.exactly_once.explain.explained import SITUATIONS
 from tiersnap.snapshot.exactly_once.models import append, append_marker, end_transaction, init_producer_id, verification
 from tiersnap.snapshot.exactly_once.models.answers import Answer

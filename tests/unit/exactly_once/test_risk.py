@@ -17,25 +17,23 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.kip952_log import NOW as KIP_NOW
 from tests.reference.kip952_log import write_kip952_log
 from tests.reference.random_log import NOW, write_random_partition
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
-from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, replicas
-from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import (
+from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
+from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import (
     Disagreement,
     disagreement,
     log_start_goes_back,
     newest_disagreement,
 )
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
-from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
-from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
-from tiersnap.snapshot.exactly_once.simulate.snapshot_causes import SnapshotCause, SnapshotFound
-from tiersnap.snapshot.exactly_once.simulate.summary import Tally
-from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
+from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, survey_log
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK

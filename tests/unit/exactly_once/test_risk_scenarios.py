@@ -12,7 +12,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.kip952_log import NOW, write_kip952_log
-from tiersnap.snapshot.exactly_once.simulate.replica_disagreement import log_start_goes_back
+from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import log_start_goes_back
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import arithmetic
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE

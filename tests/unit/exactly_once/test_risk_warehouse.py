@@ -13,8 +13,7 @@ from tests.reference.command import tiersnap
 from tests.reference.pipeline import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.replay.expiry import Expiry

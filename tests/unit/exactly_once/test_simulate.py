@@ -17,8 +17,7 @@ from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
 from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import append
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     LARGEST_SEQUENCE,
     EndMarker,
@@ -28,10 +27,8 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
 )
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
-from tiersnap.snapshot.exactly_once.simulate.next_writes import next_writes
-from tiersnap.snapshot.exactly_once.simulate.outcomes import outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import replicas
-from tiersnap.snapshot.exactly_once.simulate.replica_snapshot import ReplicaSnapshot
+from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, outcomes
+from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,
@@ -40,8 +37,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     entry_batches,
     newest_batches,
 )
-from tiersnap.snapshot.exactly_once.simulate.summary import Tally
-from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, next_writes, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir

@@ -7,8 +7,7 @@ import pytest
 from tests.reference.append_cases import AppendCase, append_cases, ask_model
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import SEQUENCES
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERA, BROKER_ERAS
-from tiersnap.snapshot.exactly_once.models.eras import era_of, releases_of
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERA, BROKER_ERAS, era_of, releases_of
 from tiersnap.snapshot.exactly_once.models.producer_entry import (
     NextBatch,
     ProducerEntry,

@@ -24,9 +24,9 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import (
     AuditKind,
     Confidence,
     Harm,
+    LossVerdict,
     harm_of,
 )
-from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
 
 pytestmark = pytest.mark.unit
 

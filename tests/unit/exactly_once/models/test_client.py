@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERA, CLIENT_ERAS, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERA, CLIENT_ERAS, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.exception_groups import TABLE as GROUPS
 from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
 from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react

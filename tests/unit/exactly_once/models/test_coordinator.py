@@ -11,13 +11,6 @@ from tests.reference.coordinator_answers import RELEASES, golden_answers
 from tests.reference.coordinator_cases import ERAS, InitCase, init_cases
 from tiersnap.snapshot.exactly_once.models import end_transaction as ends
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_request import (
-    InitProducerIdRequest,
-    as_reported,
-    check_request,
-    is_timed_out,
-    is_transactional_id_expired,
-)
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     BEFORE_KIP_360,
     COORDINATOR_ERAS,
@@ -29,14 +22,18 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     KIP_890_IN_4_0_0,
     KIP_890_IN_4_2,
     KIP_890_IN_4_3,
+    InitProducerIdRequest,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
     after_failover,
+    as_reported,
+    check_request,
     coordinator_era_of,
+    is_timed_out,
+    is_transactional_id_expired,
 )
-from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions, end_transaction
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions, end_transaction, fence_abort
 from tiersnap.snapshot.exactly_once.models.init_producer_id import TABLE, init_producer_id
 
 pytestmark = pytest.mark.unit

@@ -8,9 +8,9 @@ from tests.reference.batch_relation import Judged, Relation, SeenBatch, relation
 from tests.reference.log_starts import ReplicaLogStart, went_back
 from tests.reference.lost_producer import Evidence, LiveReading, judge_lost_producer, live_rule
 from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.audit_rules import TABLE
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table, words
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE
-from tiersnap.snapshot.exactly_once.models.state_loss import TABLE
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,7 @@ from tests.reference.coordinator_cases import ERAS, init_cases
 from tests.reference.kip952_log import NOW
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERA, BROKER_ERAS
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, Severity
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERA, BROKER_ERAS, CLIENT_ERAS, Severity
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.exactly_once.simulate.replica_state import entry_batches
 from tiersnap.snapshot.formats import snapshot_file

@@ -10,16 +10,15 @@ from tests.reference.command import tiersnap
 from tests.reference.kip952_log import NOW, write_kip952_log
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERA, CLIENT_ERAS, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     KIP_588,
     KIP_890,
     TransactionMetadata,
     TransactionState,
 )
-from tiersnap.snapshot.exactly_once.models.end_transaction import completed, end_transaction
+from tiersnap.snapshot.exactly_once.models.end_transaction import completed, end_transaction, fence_abort
+from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERA, CLIENT_ERAS, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.exception_groups import exception_group
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import react_to_coordinator, repair_steps
 from tiersnap.snapshot.formats import snapshot_file

@@ -8,24 +8,21 @@ from pathlib import Path
 from tests.reference.kip952_log import NOW
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_request import (
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+    KIP_588,
+    KIP_890,
+    KIP_890_IN_4_0_0,
     InitProducerIdRequest,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+    after_failover,
     as_reported,
     check_request,
     is_timed_out,
     is_transactional_id_expired,
 )
-from tiersnap.snapshot.exactly_once.models.coordinator_state import (
-    KIP_588,
-    KIP_890,
-    KIP_890_IN_4_0_0,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-    after_failover,
-)
-from tiersnap.snapshot.exactly_once.models.end_transaction import completed, end_transaction
-from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import completed, end_transaction, fence_abort
 from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
 DAY = 86_400_000

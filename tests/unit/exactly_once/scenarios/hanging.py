@@ -11,8 +11,12 @@ from tests.reference.command import tiersnap
 from tests.reference.transaction_state import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, key, value, write_states
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import is_late, judge_transaction
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.hanging import (
+    PartitionTransaction,
+    is_late,
+    judge_transaction,
+    open_transactions,
+)
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
 from tiersnap.snapshot.log.file_system import LOCAL

@@ -11,8 +11,8 @@ from tests.reference.kip952_log import NOW
 from tests.reference.log_starts import ReplicaLogStart, went_back
 from tests.reference.lost_producer import Evidence, judge_lost_producer
 from tests.unit.exactly_once.scenarios.registry import scenario
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
+from tiersnap.snapshot.exactly_once.models.audit_rules import LossVerdict
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
 DAY = 86_400_000

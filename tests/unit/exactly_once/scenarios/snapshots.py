@@ -13,7 +13,7 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.producer_state import ProducerFold
-from tiersnap.snapshot.replay.scan_window import FollowedBack, is_partial, window_offset
+from tiersnap.snapshot.replay.window_start import FollowedBack, is_partial, window_offset
 
 DAY = 86_400_000
 NOW = lb.TIMESTAMP

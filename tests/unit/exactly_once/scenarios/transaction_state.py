@@ -12,7 +12,7 @@ from tests.reference.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING, P
 from tests.reference.transitions import illegal_transition
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
-from tiersnap.snapshot.exactly_once.transactions.partitioner import partition_of
+from tiersnap.snapshot.exactly_once.transactions.coordinator import partition_of
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, read_transaction_log
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, TransactionStatus, decode_key, decode_value
 from tiersnap.snapshot.log.findings import FindingKind

@@ -22,9 +22,13 @@ from tests.reference.transaction_state import (
     write_states,
 )
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, judge_transaction
+from tiersnap.snapshot.exactly_once.transactions.hanging import (
+    PartitionTransaction,
+    abort_command,
+    judge_transaction,
+    open_transactions,
+)
 from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
-from tiersnap.snapshot.exactly_once.transactions.open_transactions import PartitionTransaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.log.file_system import LOCAL

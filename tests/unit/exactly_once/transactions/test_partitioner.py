@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiersnap.snapshot.exactly_once.transactions.partitioner import (
+from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     MOST_PARTITIONS,
     likely_counts,
     partition_of,

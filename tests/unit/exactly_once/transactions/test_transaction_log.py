@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reference import transaction_state as encoder
 from tests.reference.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, key, value, write_states
-from tiersnap.snapshot.exactly_once.transactions.coordinator import TransactionRecord, newest_states
-from tiersnap.snapshot.exactly_once.transactions.partitioner import partition_of
+from tiersnap.snapshot.exactly_once.transactions.coordinator import TransactionRecord, newest_states, partition_of
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, read_transaction_log
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus, decode_value
 from tiersnap.snapshot.log.findings import FindingKind
