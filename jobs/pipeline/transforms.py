@@ -59,24 +59,6 @@ def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
     return deltas.join(wanted, on=list(producer), how="left_semi").select(*tables.PRODUCER_DELTAS.names)
 
 
-def segment_summary(batches: DataFrame) -> DataFrame:
-    """Per segment: batches, first and last offset, producers, markers; for a look at what the decode found."""
-    is_marker = F.col("control_type").isin(0, 1)
-    last_offset = F.col("base_offset") + F.col("last_offset_delta")
-    has_producer = F.col("producer_id") >= 0
-    return (
-        batches.groupBy(*_SEGMENT)
-        .agg(
-            F.count("*").alias("batches"),
-            F.min("base_offset").alias("first_offset"),
-            F.max(last_offset).alias("last_offset"),
-            F.count_distinct(F.when(has_producer, F.col("producer_id"))).alias("producers"),
-            F.count_if(is_marker).alias("markers"),
-        )
-        .select(*_SEGMENT, "batches", "first_offset", "last_offset", "producers", "markers")
-    )
-
-
 def _fold_segment(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     producers = ProducerFold()
     last = -1

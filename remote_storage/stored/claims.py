@@ -201,17 +201,6 @@ def list_beside_claims(
     return claimed, frozenset(kinds)
 
 
-def list_claims(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[Claim]:
-    """All claims of a partition, by base offset; a request each.
-
-    Raises:
-        CorruptDataError: one of them is no claim; who wants the others reads `claimed_segments` one by one.
-    """
-    for segment in claimed_segments(store, keys, partition):
-        if (found := read_claim(store, keys, segment)) is not None:
-            yield found
-
-
 def _key(keys: ObjectKeys, segment: ClaimedSegment) -> str:
     return keys.claim(segment.partition, segment.base_offset, segment.leader_epoch)
 

@@ -19,10 +19,10 @@ from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD, SMALLEST_READ
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import unreadable
-from tiersnap.snapshot.log.segment_walk import Folding, SegmentEnd, SegmentWalk, load_kernels
+from tiersnap.snapshot.log.segment_walk import Folding, SegmentEnd, SegmentWalk
 from tiersnap.snapshot.log.windows import WINDOW_BYTES, Windows, open_windows
 
-__all__ = ["Folding", "SegmentEnd", "SegmentScan", "load_kernels"]
+__all__ = ["Folding", "SegmentEnd", "SegmentScan"]
 
 
 class SegmentScan:

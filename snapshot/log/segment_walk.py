@@ -220,10 +220,3 @@ def _new_state(base_offset: int) -> np.void:
     state["first_timestamp"] = state["max_timestamp"] = state["control_position"] = -1
     state["digest"] = START
     return state
-
-
-def load_kernels() -> None:
-    """Load the compiled walk, a third of a second, before there is anything to scan."""
-    window = np.frombuffer(b"", np.uint8)
-    state = _new_state(0)
-    kernels.walk(window, 0, 0, kernels.NO_CUT, True, state, kernels.NO_ROWS, kernels.NO_SLOTS, _NO_DELTAS)

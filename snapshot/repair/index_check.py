@@ -158,15 +158,6 @@ class IndexCheck:
         return rebuilt or None, "it does not hold the aborted transactions whose markers are in the segment"
 
 
-def check_indexes(
-    segment: bytes, base_offset: int, found: FoundIndexes, open_transactions: np.ndarray | None = None
-) -> CheckedIndexes:
-    """The indexes of a segment that is in memory; see IndexCheck."""
-    check = IndexCheck(base_offset, found, open_transactions)
-    check.update(memoryview(segment))
-    return check.finish()
-
-
 class _Entries:
     """Entries of a found offset or time index, compared with the batches as they pass by.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from tests.reference import log_builder as lb
 from tests.reference.tiered import folded_snapshots
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -13,7 +15,6 @@ from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
 from tiersnap.snapshot.log.segment_scan import SegmentScan
@@ -49,6 +50,13 @@ def write_replica_that_rolled_later(log_dir: Path) -> Path:
     return lb.write_partition(log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID)
 
 
+def open_transactions(entries: np.ndarray) -> list[tuple[int, int]]:
+    """Producer ids and first offsets of the open transactions of ENTRY_DTYPE, by first offset."""
+    opened = entries[entries["current_txn_first_offset"] >= 0]
+    pairs = opened[["producer_id", "current_txn_first_offset"]].tolist()
+    return sorted(pairs, key=lambda pair: pair[1])
+
+
 def planned(folder: Path) -> list[PlannedSegment]:
     partition = read_partition(LOCAL, str(folder), Checkpoints())
     folded = folded_snapshots(partition)
@@ -57,7 +65,7 @@ def planned(folder: Path) -> list[PlannedSegment]:
 
 def _planned(partition, segment, folded) -> PlannedSegment:
     base, following = segment.base_offset, segment.next_base_offset
-    opened = ongoing_transactions(snapshot_file.decode(folded[base])).tolist() if base in folded else []
+    opened = open_transactions(snapshot_file.decode(folded[base])) if base in folded else []
     scan = SegmentScan(LOCAL, segment.log.path, base_offset=base, next_base_offset=following)
     for _ in scan:
         pass

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.reference import log_builder as lb
+from tests.reference.indexes_in_memory import check_indexes
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -18,7 +19,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
+from tiersnap.snapshot.repair.index_check import FoundIndexes
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 

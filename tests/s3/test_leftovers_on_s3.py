@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.left_over import KEYS
+from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.tiered import rows_of
@@ -23,7 +24,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
-from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -77,6 +77,6 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
     store = S3Store(bucket, "", settings_for(proxy.url))
     found = list_remote_partition(store, KEYS, PARTITION, local=False)
     assert (found.segments, found.leftovers) == ((), ())
-    claimed = list(claims.list_claims(store, KEYS, PARTITION))
+    claimed = list(list_claims(store, KEYS, PARTITION))
     assert claimed
     assert all(claim.holder.ended for claim in claimed), "the next run on any host need not wait"

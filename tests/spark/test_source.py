@@ -145,16 +145,6 @@ def test_replaying_only_what_the_window_needs_gives_the_live_entries_of_replayin
     assert any(row.current_txn_first_offset >= 0 for row in bounded)
 
 
-def test_a_summary_counts_what_the_segments_hold(batches: DataFrame) -> None:
-    rows = transforms.segment_summary(batches.where("topic = 'payments' and partition = 1")).collect()
-    for row in rows:
-        path = LOGS / "payments-1" / f"{row.segment_base_offset:020d}.log"
-        found = read_segment(path.read_bytes(), row.segment_base_offset - 1).batches
-        assert row.batches == len(found)
-        assert row.markers == sum(batch.control_type in (0, 1) for batch in found)
-        assert row.producers == len({batch.producer_id for batch in found if batch.producer_id >= 0})
-
-
 def test_a_log_directory_in_s3_gives_the_rows_of_the_one_on_disk(
     spark: SparkSession, batches: DataFrame, remote: Remote
 ) -> None:

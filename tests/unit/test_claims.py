@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.listed_claims import list_claims
 from tests.reference.lying_store import LyingStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
@@ -27,7 +28,6 @@ from tiersnap.remote_storage.stored.claims import (
     claimed_segments,
     finish,
     is_still_ours,
-    list_claims,
     may_take_over,
     read_claim,
     read_claim_and_age,

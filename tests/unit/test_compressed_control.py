@@ -13,11 +13,12 @@ import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.indexes_in_memory import check_indexes
 from tests.reference.small_log import file_of
 from tests.reference.walked import walked
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.kernels import batch as kernels
-from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
+from tiersnap.snapshot.repair.index_check import FoundIndexes
 
 pytestmark = pytest.mark.unit
 

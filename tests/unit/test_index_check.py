@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from tests.reference import log_builder as lb
 from tests.reference.examples import examples
+from tests.reference.indexes_in_memory import check_indexes
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import indexes
 from tiersnap.snapshot.formats import transaction_index as ti
-from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck, check_indexes
+from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
 
 pytestmark = pytest.mark.unit
 

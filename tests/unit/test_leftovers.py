@@ -12,6 +12,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import DAY, KEYS, make_old, tier_ours
+from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import write_partition
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
@@ -161,7 +162,7 @@ def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
         rows_of(tier_partition(flaky, LAYOUT, KEYS, PARTITION, segments[:1], me))
-    (claim,) = claims.list_claims(store, KEYS, PARTITION)
+    (claim,) = list_claims(store, KEYS, PARTITION)
     return claim
 
 

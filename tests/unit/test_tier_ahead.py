@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from tests.reference.flaky_store import FlakyStore
+from tests.reference.listed_claims import list_claims
 from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -83,7 +83,7 @@ def visible(store) -> list[int]:
 
 def claims_of(store) -> list[tuple[int, bool, bool]]:
     """Base offset, whether finished, and whether the holder gave up."""
-    found = claims.list_claims(store, ObjectKeys(), PARTITION)
+    found = list_claims(store, ObjectKeys(), PARTITION)
     return [(each.segment.base_offset, each.finished is not None, each.holder.ended) for each in found]
 
 

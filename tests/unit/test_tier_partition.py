@@ -16,6 +16,7 @@ from tests.protocol.installed import Inline
 from tests.reference.examples import examples
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.interleaved import Killed, Turns
+from tests.reference.listed_claims import list_claims
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.planned import (
     BASES,
@@ -93,7 +94,7 @@ def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -
     found = present(store, layout)
     assert [copy.start_offset for copy in found.segments] == list(bases)
     assert found.leftovers == found.problems == ()
-    assert [claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)] == [
+    assert [claim.finished for claim in list_claims(store, KEYS, PARTITION)] == [
         copy.segment_id for copy in found.segments
     ]
     kept = [info.key for info in store.list() if "/claims/" not in info.key and not info.key.startswith("p/claims/")]
@@ -456,7 +457,7 @@ def test_a_replica_that_rolled_elsewhere_was_killed_anywhere_and_all_is_finished
             run(KillableStore(store, Clock(step)), layout, longer)
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
-        finished = {claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)}
+        finished = {claim.finished for claim in list_claims(store, KEYS, PARTITION)}
         counts = [copy.facts for copy in present(store, layout).segments if copy.segment_id in finished]
         assert coverage_of(counts, ((0, 0),), 15).covered == ((0, 15),), step
 

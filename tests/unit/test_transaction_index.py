@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import log_builder as lb
+from tests.reference.planned import open_transactions
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats import transaction_index as ti
@@ -80,7 +81,7 @@ def test_the_state_at_a_segments_start_is_all_that_is_needed_of_the_past(partiti
     for log in sorted((DATA / partition).glob("*.log")):
         rows = rows_of(log.read_bytes())
         entries = to_entries(fold(np.concatenate(past))) if past else np.empty(0, to_entries(fold(rows)).dtype)
-        assert ti.ongoing_transactions(entries).tolist() == ongoing.tolist()
+        assert open_transactions(entries) == ongoing.tolist()
         past.append(rows)
         _, ongoing = ti.rebuild(rows, ongoing)
 
