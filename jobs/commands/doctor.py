@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta
 
-from tiersnap.jobs.again import given_options, place_words
+from tiersnap.jobs.again import place_words
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.publish import ProofRequest
-from tiersnap.jobs.option_types import clock, once
-from tiersnap.jobs.options import RemoteView, cluster_options, log_dirs_argument, remote_view_options
-from tiersnap.jobs.output import Format, Output, of_row, terminal_width
+from tiersnap.jobs.commands.simulate import ForgottenProducers
+from tiersnap.jobs.doctor_cluster import (
+    MOST_MISSING,
+    Compared,
+    CopiedTwice,
+    HungRemoteCopy,
+    RemoteRecords,
+    ToldCopies,
+    as_records,
+    compare_records,
+    free_hung,
+    hung_after_option,
+    lines_of,
+    next_step,
+    told_copies,
+)
+from tiersnap.jobs.option_types import once
+from tiersnap.jobs.options import (
+    RemoteView,
+    cluster_options,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    remote_view_options,
+)
+from tiersnap.jobs.output import Format, Output, terminal_width
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import ByName, MissingRemoteSegment, fields_of_missing, tell_failures
+from tiersnap.jobs.sentences import ByName, tell_failures
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
-from tiersnap.snapshot.errors import ExitCode, GateError, UsageError
+from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.snapshot.host.summary import Examined, Host
 
 _MOST_FINDINGS = 3
 _FAR_MS = 365 * 86_400_000
-MOST_MISSING = 5
-_OF_MEND = (
-    *("bootstrap-server", "command-config", "remote", "layout"),
-    *("endpoint-url", "region", "path-style", "checksums"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +83,20 @@ class ExaminedLogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteRecords:
-    """What records of a cluster say and remote storage lacks, the worst partition first."""
-
-    known: Annotated[int, Meta(description="segments that brokers know and read")]
-    sentence: str
-    place: Annotated[str, Meta(description="whether brokers read there")]
-    missing: list[MissingRemoteSegment]
-
-
-@dataclass(frozen=True, slots=True)
 class DoctorResult:
-    """The host, and what comes next; `remote` is empty without --remote, `records` null without --bootstrap-server."""
+    """The host, and what comes next.
+
+    `remote` is empty without --remote, `hung` and `twice` without --bootstrap-server; `records` is null without both.
+    """
 
     log_dirs: list[ExaminedLogDir]
     version: str
     remote: list[ProbeAnswer]
     records: RemoteRecords | None
     findings: list[Finding]
+    hung: list[HungRemoteCopy]
+    twice: list[CopiedTwice]
+    forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
     next: list[str]
     check: str
 
@@ -96,8 +105,22 @@ class DoctorResult:
 @log_dirs_argument(required=False)
 @remote_view_options("Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
 # Said each time, as --remote is, without which it is of no use.
-@cluster_options("A broker of the cluster: look in --remote for the segments that its brokers know.", option=once)
-def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster: Cluster | None) -> int:
+@cluster_options(
+    "A broker of the cluster: name copies that hang, and look in --remote for the segments that its brokers know.",
+    option=once,
+)
+@hung_after_option
+@producer_expiration_option
+@now_option
+def doctor(
+    output: Output,
+    log_dirs: tuple[str, ...],
+    view: RemoteView,
+    cluster: Cluster | None,
+    hung_after: int | None,
+    producer_expiration: int | None,
+    now: int,
+) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
     tiersnap doctor /var/lib/kafka/data
@@ -109,44 +132,52 @@ def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster:
 
     --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
     clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
-    What of LOGDIR is tiered there waits for nothing.
+    What of LOGDIR is tiered there waits for nothing. Replicas of LOGDIR are named that have forgotten producers, as
+    brokers leave them that are rebuilt from remote storage, with what producers would meet if they led now. Of such a
+    replica the segments are read, too. Exits 4 when there are some.
 
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
     that puts them back. Exits 5 when there are some.
+
+    --bootstrap-server names copies that hang: a broker began them, they do not end (--hung-after), and nothing behind
+    them is tiered. Exits 4 when there are some.
     """
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
     from tiersnap.snapshot.host.summary import Host
 
-    if not log_dirs and view.remote is None:
+    if not log_dirs and view.remote is None and cluster is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
-    compared = compare_records(cluster, view, output.talk)
+    compared = None if view.remote is None else compare_records(cluster, view, output.talk)
+    copies = told_copies(cluster, log_dirs, now, hung_after)
     view = view if compared is None else replace(view, layout=compared.layout)
-    host = _look(output, log_dirs, view) if log_dirs else Host(())
+    host = _look(output, log_dirs, view, now, producer_expiration) if log_dirs else Host(())
     if output.format is Format.TABLE:
         width = terminal_width()
-        for name, lines in _sections(host, answers, compared).items():
+        for name, lines in _sections(host, answers, compared, copies).items():
             for number, line in enumerate(lines):
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, host.errors)
     else:
-        output.document(_result(host, answers, compared), errors=host.errors)
+        output.document(_result(host, answers, compared, copies), errors=host.errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
-    return found or host.exit_code or exit_code_of(answers)
+    hangs = ExitCode.GATE_REFUSED if copies.hung else ExitCode.OK
+    return found or host.exit_code or hangs or exit_code_of(answers)
 
 
-def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> Host:
+def _look(
+    output: Output, log_dirs: tuple[str, ...], view: RemoteView, now: int, producer_expiration: int | None
+) -> Host:
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    now = clock()
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, None)
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = progress.watch(selected_of(opened, Selection()))
     if inventory is None:
         return _with_broker(Host.of(opened, partitions, now=now))
-    found = _with_broker(Host.of(opened, partitions, inventory.coverage, now=now))
+    found = _with_broker(Host.of(opened, partitions, inventory, now=now))
     return replace(found, remote=place_words(view.remote or "", view.layout), errors=tuple(inventory.errors))
 
 
@@ -165,69 +196,21 @@ def _with_broker(host: Host) -> Host:
     return replace(host, broker_remote=remote, broker_server=server)
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Records of a cluster beside a place.
-
-    Attributes:
-        layout: name of that which brokers read.
-        place: whether brokers read there, in a sentence.
-        doubt: why that is not proven; None if it is.
-    """
-
-    missing: Missing
-    layout: str
-    place: str
-    doubt: GateError | None = None
-
-
-def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
-    """Return what the records of a cluster know and the place of `view` lacks; None where no cluster was named.
-
-    The layout is the brokers', unless `--layout` was given.
-
-    Raises:
-        UsageError: a cluster was named and no place.
-    """
-    if cluster is None:
-        return None
-    if view.remote is None:
-        raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
-    from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
-
-    store = open_existing_store(view.remote, view.s3, writes=False)
-    prover = ProofRequest().prover(cluster, store, talk, apply=False)
-    is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
-    layout = prover.layout(view.layout if is_given else None)
-    with prover.metadata_topic.read_all() as reader:
-        ask = partial(read_by_brokers, cluster, reader, lambda _: True)
-        missing = find_missing(ask, reader.cache.ours, store, layout)
-    try:
-        return Compared(missing, layout.name, prover.prove(layout).sentence)
-    except GateError as doubt:
-        return Compared(missing, layout.name, doubt.message, doubt)
-
-
-def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> DoctorResult:
+def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None, copies: ToldCopies) -> DoctorResult:
     has_host = bool(host.log_dirs)
-    mending = [] if compared is None else list(next_step(compared))
+    mending = list(_of_cluster(host, compared, copies))
     return DoctorResult(
         log_dirs=[_row(host, each) for each in host.log_dirs],
         version=host.version() if has_host else "",
         remote=list(answers),
         records=None if compared is None else as_records(compared),
         findings=list(host.findings),
+        hung=list(copies.hung),
+        twice=list(copies.twice),
+        forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
         next=[*mending, *(host.next_steps() if has_host else ())],
         check=host.check() if has_host else "",
     )
-
-
-def as_records(compared: Compared) -> RemoteRecords:
-    """Return what records know and remote storage lacks, as data."""
-    missing = compared.missing
-    rows = [of_row(MissingRemoteSegment, fields_of_missing(each)) for each in missing.segments]
-    return RemoteRecords(missing.known, missing.sentence, compared.place, rows)
 
 
 def _row(host: Host, each: Examined) -> ExaminedLogDir:
@@ -256,11 +239,20 @@ def _row(host: Host, each: Examined) -> ExaminedLogDir:
     )
 
 
-def _sections(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> dict[str, list[str]]:
+def _of_cluster(host: Host, compared: Compared | None, copies: ToldCopies) -> Iterator[str]:
+    """What to type about the cluster."""
+    yield from () if compared is None else next_step(compared)
+    yield from free_hung(copies, [each.uri for each in host.log_dirs], host.remote)
+
+
+def _sections(
+    host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None, copies: ToldCopies
+) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
     of_remote = {"remote": [_answer_line(each) for each in answers]} if answers else {}
     of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
-    mending = [] if compared is None else list(next_step(compared))
+    of_remote |= {"copies": list(copies.said)} if copies.said else {}
+    mending = list(_of_cluster(host, compared, copies))
     if not host.log_dirs:
         return of_remote | ({"next": mending} if mending else {})
     return {
@@ -270,6 +262,7 @@ def _sections(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | N
         "running": list(_running(host)),
         "blocked": list(_blocks(host)),
         **of_remote,
+        **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
         "next": [*mending, *host.next_steps()],
         "check": [host.check()],
     }
@@ -321,6 +314,13 @@ def _blocks(host: Host) -> Iterator[str]:
         yield "nothing, by the names of the files; whether they are right, scan tells"
 
 
+def _forgotten(host: Host) -> Iterator[str]:
+    for _, partition, found in host.forgotten[:MOST_MISSING]:
+        yield found.says(partition)
+    if len(host.forgotten) > MOST_MISSING:
+        yield f"… and {count_of(len(host.forgotten) - MOST_MISSING, 'replica')} more: --output json has all of them"
+
+
 def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
     disk, full_in = each.disk, host.full_in(each.disk)
     kind = " ".join(filter(None, (disk.device, disk.kind)))
@@ -337,37 +337,3 @@ def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
 def _answer_line(answer: ProbeAnswer) -> str:
     said = f"{answer.probe}: {answer.verdict}, {answer.message}"
     return f"{said}; {answer.next_step}" if answer.next_step else said
-
-
-def lines_of(compared: Compared) -> Iterator[str]:
-    """Yield what a person should know: the sentences, and the first segments."""
-    missing = compared.missing
-    yield missing.sentence
-    for each in missing.segments[:MOST_MISSING]:
-        at = each.metadata
-        whose = "published by tiersnap" if each.is_ours else "uploaded by a broker"
-        yield (
-            f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
-            f"{whose}, lacks {' '.join(each.lacking)}"
-        )
-    if len(missing.segments) > MOST_MISSING:
-        yield f"… and {count_of(len(missing.segments) - MOST_MISSING, 'segment')} more: --output json has all of them"
-    yield compared.place
-
-
-def next_step(compared: Compared) -> Iterator[str]:
-    """Yield the line that puts back what is missing, with the options that the running command was given."""
-    if not compared.missing.segments:
-        return
-    from tiersnap.remote_storage.errors import WrongPlaceError
-
-    if isinstance(compared.doubt, WrongPlaceError):
-        yield f"brokers do not read here: {NAME_THE_PLACE}"
-        return
-    given = given_options(click.get_current_context())
-    words = [word for name in _OF_MEND for word in given.get(name, ())]
-    if compared.missing.elsewhere is None:
-        yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
-        return
-    (remote,) = given["remote"][1:]
-    yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])

@@ -13,6 +13,7 @@ import click
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import host_commands_of_scan
 from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
@@ -60,11 +61,12 @@ class ScannedPartition:
     snapshots: ByName
     verdicts: ByName
     findings: int
+    forgotten: ForgottenProducers | None
 
     def rank(self) -> tuple[int, int]:
         """Return where it stands on a terminal: the most segments that wait first."""
         fine = sum(self.verdicts.get(each, 0) for each in ("READY", "ALREADY_TIERED", "ACTIVE_SEGMENT"))
-        return -self.findings, fine - self.segments
+        return -self.findings - (self.forgotten is not None), fine - self.segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,13 @@ def scan(
 
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
     or commas between them, or as a glob. Reading is safe while the broker runs. Without --remote nothing is known of
-    what is tiered already. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits
-    for a snapshot, an index, leader epochs or a topic id, 0 otherwise.
+    what is tiered already.
+
+    --remote also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
+    storage, and says what producers would meet if they led now.
+
+    Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
+    index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
     """
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.places import located
@@ -205,6 +212,7 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
         snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
         verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
         findings=len(scanned.examination.findings),
+        forgotten=None if (lost := scanned.forgotten) is None else ForgottenProducers.of(log_dir, partition.name, lost),
     )
 
 
@@ -273,8 +281,13 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     if count := totals.snapshots[SnapshotVerdict.NOT_COMPARED]:
         what = f"{count_of(count, 'snapshot is', 'snapshots are')} not compared: their logs begin in remote storage"
         yield f"{what}; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
-    asked = commands.of("tiersnap repair LOGDIR --remote REMOTE") if totals.continued else repair
-    if is_wrong:
+    with_remote = commands.of("tiersnap repair LOGDIR --remote REMOTE")
+    asked = with_remote if totals.continued else repair
+    yield from totals.forgotten
+    if totals.forgotten:
+        cure = f"{with_remote} --replace --apply"
+        yield f"next for forgotten producers: stop the broker before it leads these partitions: {cure}"
+    elif is_wrong:
         yield f"next for wrong snapshots: {asked} --replace"
     elif is_missing:
         yield f"next for missing snapshots: {asked}"

@@ -32,6 +32,7 @@ from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
+    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -89,6 +90,27 @@ class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
     leader_answer: Answer
     replica_answer: Answer
     doubles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenProducers:
+    """What a replica does not know of the producers that live (`scan` and `doctor` with --remote)."""
+
+    log_dir: str
+    partition: str
+    known: int
+    living: int
+    meets: Annotated[str, Meta(description="what producers would meet if this replica led now; in full: `writes`")]
+    writes: list[SimulatedWrite]
+
+    @classmethod
+    def of(cls, log_dir: str, partition: str, forgotten: Forgotten) -> ForgottenProducers:
+        """Return the replica of a partition in a log directory."""
+        rows = ({**row, "log_dir": log_dir, "origin": row["from"]} for row in forgotten.writes)
+        writes = [
+            of_row(SimulatedWrite, {name: row[name] for name in SimulatedWrite.__struct_fields__}) for row in rows
+        ]
+        return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets, writes)
 
 
 @dataclass(frozen=True, slots=True)

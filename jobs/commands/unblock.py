@@ -12,6 +12,8 @@ from tiersnap.jobs.again import again, host_commands
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
+from tiersnap.jobs.doctor_cluster import hung_after_option
+from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.options import broker_option, cluster_options
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
@@ -54,6 +56,7 @@ class UnblockSummary:
 @cluster_options(required=True)
 @broker_option
 @click.option("--source", "sources", multiple=True, required=True, help="An entry of a broker's log.dirs.")
+@hung_after_option
 @host_options(brokers_layout_option)
 @proof_options
 def unblock(
@@ -63,8 +66,9 @@ def unblock(
     proof: ProofRequest,
     cluster: Cluster,
     broker_id: int | None,
+    hung_after: int | None,
 ) -> int:
-    r"""Free partitions whose tiering is stuck, without a restart.
+    r"""Free partitions whose tiering is stuck or hangs, without a restart.
 
     tiersnap unblock --bootstrap-server broker-1:9092 \
       --source /var/lib/kafka/data --remote s3://bucket/tiers
@@ -75,6 +79,9 @@ def unblock(
     snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are
     published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
     directory is touched.
+
+    A copy hangs that its broker began, and that does not end (--hung-after). Then copying is set off and on alone, and
+    the broker begins the copy anew.
 
     Before anything is tiered one of these proves that brokers read --remote: the newest segment that brokers uploaded
     themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
@@ -89,6 +96,7 @@ def unblock(
     Where the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit
     from tiersnap.remote_storage.cluster.unblock import Unblock
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.places import places_of
@@ -97,9 +105,10 @@ def unblock(
     prover = proof.prover(cluster, request.store, output.talk, sources, apply=request.apply)
     layout = prover.layout(request.layout)
     log_dirs = {place: open_log_dir(place) for place in places_of(sources)}
+    hung = None if hung_after is None else HungLimit(clock(), hung_after)
     with Progress(output, "unblocking") as progress:
         host, talk, watch = request.host_in(layout), output.talk, progress.watch_done
-        job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk=talk, watch=watch)
+        job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
     commands = host_commands(tuple(log_dirs), request.remote)

@@ -57,6 +57,7 @@ class Freeing:
 
         With `replace` broken snapshots stand in the way no more than missing ones.
         """
+        self.reason = "" if self.stuck.hung is None else self.stuck.hung.says()
         segments = sorted(readiness, key=lambda each: each.base_offset)
         waiting = [each for each in segments if each.verdict != Verdict.ALREADY_TIERED and not self._is_passed_by(each)]
         clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
@@ -126,7 +127,8 @@ class Freeing:
         elif progress is not CopyProgress.FAILING:
             gone_on = progress is CopyProgress.MOVED_ON
             self.end = End.FREED
-            self.reason = "the copier goes on" if gone_on else "nothing is left to copy, and nothing fails"
+            quiet = "nothing is left to copy" if self.stuck.hung is None else "the copy task begins anew"
+            self.reason = "the copier goes on" if gone_on else f"{quiet}, and nothing fails"
 
     def as_row(self) -> dict[str, object]:
         """A result row."""

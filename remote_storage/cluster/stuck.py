@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.cluster.copy_progress import (
@@ -17,13 +16,13 @@ from tiersnap.remote_storage.cluster.copy_progress import (
     suspected,
     watch,
 )
+from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, find_hung, remote_end
 from tiersnap.remote_storage.cluster.known_partitions import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off, is_marked
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, outside_lineage
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
 
 
@@ -38,6 +37,7 @@ class StuckPartition:
             switched it off and on.
         fails_at: start offsets of copies that were begun and not finished; empty where the copier may be well.
         seen: ids of all segments that were known when this was found.
+        hung: the copy that hangs; such a partition lacks nothing, and its copy task begins anew once it is freed.
     """
 
     partition: TopicIdPartition
@@ -47,6 +47,7 @@ class StuckPartition:
     has_not_looked: bool = False
     fails_at: frozenset[int] = frozenset()
     seen: frozenset[str] = frozenset()
+    hung: HungCopy | None = None
 
     def is_at_work(self, cache: MetadataCache) -> bool:
         """Whether somebody copies this partition, by what is known now: then nothing more may be published of it.
@@ -88,8 +89,9 @@ def find_stuck(
     candidates: Mapping[TopicIdPartition, int],
     resumed: Iterable[TopicIdPartition],
     talk: Callable[[str], None],
+    hung: HungLimit | None = None,
 ) -> list[StuckPartition]:
-    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`.
+    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`, and with `hung` those that hang.
 
     Takes up to three task intervals where a copier may be stuck.
     """
@@ -97,10 +99,7 @@ def find_stuck(
     starts = cluster.log_starts(candidates)
 
     def end_of(partition: TopicIdPartition) -> int:
-        start = starts[partition]
-        answers = lineage(partition, candidates[partition])
-        why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
-        return first_offset_missing(cache.segments(partition).values(), start, why_outside)
+        return remote_end(cache, lineage, partition, candidates[partition], starts[partition])
 
     # Where remote storage ends is asked only of partitions with attempts that ended nowhere.
     doubtful = [each for each in candidates if has_unended(cache, each)]
@@ -123,6 +122,10 @@ def find_stuck(
                     frozenset(cache.segments(each)),
                 )
             )
+    others = {each: leader for each, leader in candidates.items() if each not in {one.partition for one in found}}
+    for copy in () if hung is None else find_hung(cluster, cache, lineage, others, hung):
+        each, seen = copy.partition, frozenset(cache.segments(copy.partition))
+        found.append(StuckPartition(each, others[each], end_of(each), 1, has_not_looked=True, seen=seen, hung=copy))
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.disable_copying import check_mark, restore
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
+from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
@@ -68,6 +69,7 @@ class Unblock:
         topic: a regular expression for whole topic names; None for all.
         broker_id: named in records; None for each partition's leader.
         talk: told what is done, and what takes a while.
+        hung: how old a copy must be that hangs; None to free none of these.
         watch: hands on what was tiered, and sees how far it is.
     """
 
@@ -77,6 +79,7 @@ class Unblock:
     topic: re.Pattern[str] | None
     broker_id: int | None
     talk: Callable[[str], None]
+    hung: HungLimit | None = None
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)
@@ -105,13 +108,14 @@ class Unblock:
         }
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
-            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed, self.talk)
+            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed, self.talk, self.hung)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
-            proof = self.place.prove(self.host.layout)
+            # Nothing is published of partitions whose copy hangs.
+            proof = self.place.prove(self.host.layout) if self._lacking() else None
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
 
@@ -153,19 +157,26 @@ class Unblock:
             for number in saved.partitions
         ]
 
+    def _lacking(self) -> dict[TopicPartition, Freeing]:
+        """Partitions that are stuck for want of something, and not because a copy hangs."""
+        return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
+
     def _tier(self) -> HostOutcome:
         """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
+        lacking = self._lacking()
         found = (
             (NamedLogDir(uri, log_dir), each)
             for uri, log_dir in self.log_dirs.items()
-            for each in named(log_dir, self._freeings)
+            for each in named(log_dir, lacking)
         )
         return HostOutcome(tuple(self.watch(self.host.partitions(found))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host
         tiered = self._tier()
-        finished = finished_of_each(host.store, host.layout, [each.stuck.partition for each in self._freeings.values()])
+        finished = finished_of_each(
+            host.store, host.layout, [each.stuck.partition for each in self._lacking().values()]
+        )
         release = ReleaseTopics(
             self.cluster,
             self.metadata_topic,
@@ -178,7 +189,7 @@ class Unblock:
             self.talk,
         )
         release.ask_settings()
-        plans = release.plan(self._freeings.values()) | {
+        plans = release.plan(self._lacking().values()) | {
             (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
             for partition, error in finished.damaged.items()
         }

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, find_forgotten
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
@@ -71,6 +73,15 @@ class HostInventory:
     def _is_tiered(self, partition: Partition) -> bool:
         first, last = partition.first_base_offset, partition.segments[-1].base_offset
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
+
+    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+        """Return what a replica forgot; None if nothing, or if that cannot be known, which `errors` says then."""
+
+        def ask() -> Forgotten | None:
+            expiration = self.producer_expiration
+            return find_forgotten(self.look, filesystem, partition, now=self.now, producer_expiration=expiration)
+
+        return self._asked(partition, ask, None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.

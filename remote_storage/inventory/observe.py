@@ -6,13 +6,15 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
 from tiersnap.remote_storage.inventory.remote_inventory import leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
+from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -93,6 +95,13 @@ class Observe:
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         """See RemoteLook."""
         return read_start(self.store, self.layout, name_of(partition), start)
+
+    def living_producers(
+        self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
+    ) -> np.ndarray:
+        """See RemoteLook."""
+        expiration = producer_expiration
+        return living_producers(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
 
     def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
         """See RemoteLook."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+import numpy as np
+
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.inventory.remote_log import RemoteLog, claimed_segment, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.producer_state import live_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
-from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
+from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, RemoteState, find_state
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
@@ -61,6 +65,42 @@ def state_at(
     for why in found.refused:
         _log.warning("%s: %s: computed from the remote segments before it", partition.name, why)
     return found
+
+
+def living_producers(
+    store: ObjectStore,
+    layout: Layout,
+    partition: Partition,
+    offset: int,
+    *,
+    now: int,
+    producer_expiration: int | None,
+) -> np.ndarray:
+    """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
+
+    Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot
+    that cannot be read knows nobody.
+
+    Args:
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    since = None if producer_expiration is None else now - producer_expiration
+    log = RemoteLog.listed(store, layout, partition, offset, since=since)
+
+    def ids(of: RemoteSnapshot) -> np.ndarray:
+        try:
+            entries = log.entries(of)
+        except CorruptDataError as error:
+            _log.debug("%s: left out: %s", partition.name, error.message)
+            return np.empty(0, np.int64)
+        living: np.ndarray = live_entries(entries, as_of=now, expiration=producer_expiration)["producer_id"]
+        return living
+
+    return np.unique(np.concatenate([np.empty(0, np.int64), *in_parallel(ids, log.snapshots)]))
 
 
 def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:

@@ -25,6 +25,7 @@ class MetadataCache:
     Attributes:
         dropped: records that a broker drops as well.
         doubtful: segment ids of dropped records of which nothing else is known.
+        begun: ms, when each segment's first record was written, by segment id.
         ours: segment ids of records that tiersnap published; the brokers uploaded all others themselves.
     """
 
@@ -33,6 +34,7 @@ class MetadataCache:
         self._indexes: dict[TopicIdPartition, RemoteIndex] = defaultdict(RemoteIndex)
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
+        self.begun: dict[str, int] = {}
         self.dropped = 0
         self.doubtful: set[str] = set()
         self.ours: set[str] = set()
@@ -52,6 +54,7 @@ class MetadataCache:
                 self.doubtful.add(segment_id)
             return False
         self._segments[partition][segment_id] = segment
+        self.begun.setdefault(segment_id, segment.event_timestamp)
         self._applied += 1
         first, _ = self._order.get(segment_id, (self._applied, 0))
         self._order[segment_id] = first, self._applied

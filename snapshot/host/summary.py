@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import MountedDisk, disk_of
@@ -18,9 +19,10 @@ from tiersnap.snapshot.log.disk_findings import named_findings
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands
+from tiersnap.snapshot.readiness.scanned import Inventory
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.space import BLOCK
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -82,6 +84,7 @@ class Host:
         errors: why it does not say what it holds.
         broker_remote: where the broker that runs keeps remote segments, likewise; "" if its settings do not tell.
         broker_server: the options that name it as a server, for a shell; "" likewise.
+        forgotten: what replicas forgot, with their log directory and partition.
     """
 
     log_dirs: Sequence[Examined]
@@ -89,21 +92,23 @@ class Host:
     errors: Sequence[TiersnapError] = ()
     broker_remote: str = ""
     broker_server: str = ""
+    forgotten: Sequence[tuple[str, str, Forgotten]] = ()
 
     @classmethod
     def of(
         cls,
         log_dirs: Iterable[NamedLogDir],
         partitions: Iterable[tuple[NamedLogDir, Partition]],
-        coverage: Callable[[Partition], RemoteCoverage] | None = None,
+        inventory: Inventory | None = None,
         *,
         now: int,
     ) -> Host:
         """Look at the directories and take in their partitions, of which only names and sizes count.
 
         Args:
-            coverage: what is tiered of a partition; asked of those that wait for a snapshot, and of those whose log
-                begins in remote storage until something is there of one: that tells another place.
+            inventory: of remote storage. It is asked what is tiered of partitions that wait for a snapshot, and of
+                those whose log begins there until something is there of one: that tells another place. It is also asked
+                what replicas forgot.
             now: epoch ms.
 
         Raises:
@@ -113,15 +118,17 @@ class Host:
         found = {each.uri: examined(each, now) for each in named}
         for each, finding in named_findings(named):
             found[each.uri].listed.findings.append(finding)
-        is_place_seen = False
+        is_place_seen, forgotten = False, []
         for each, partition in partitions:
             tells = partition.begins_in_remote_storage and not is_place_seen
             asks = tells or missing_snapshots(partition)
-            tiered = coverage(partition) if coverage is not None and asks else NOTHING_REMOTE
+            tiered = inventory.coverage(partition) if inventory is not None and asks else NOTHING_REMOTE
             is_place_seen |= tells and tiered != NOTHING_REMOTE
             found[each.uri].listed.add(partition, tiered)
             found[each.uri].missing += missing_snapshots(partition, tiered)
-        return cls(tuple(found.values()))
+            if inventory is not None and (lost := inventory.forgotten(each.log_dir.filesystem, partition)) is not None:
+                forgotten.append((each.uri, partition.name, lost))
+        return cls(tuple(found.values()), forgotten=forgotten)
 
     @property
     def blocked(self) -> Counter[Verdict]:
@@ -161,7 +168,7 @@ class Host:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
-        waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start
+        waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start or self.forgotten
         return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def version(self) -> str:
@@ -224,6 +231,11 @@ class Host:
                 yield "stop the broker: it reads snapshots only when it starts"
             yield f"tiersnap repair {self._arguments}{asked} --apply   the broker is stopped; {reads}"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
+        if self.forgotten:
+            if is_running:
+                yield "stop the broker before it leads what it has forgotten: it reads snapshots only when it starts"
+            yield f"tiersnap repair {self._arguments} --remote {self._remote} --replace --apply"
+            yield "start the broker"
         commands = HostCommands(
             [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -24,13 +25,15 @@ class Standing:
 
     verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
     findings: dict[Labels, int] = field(default_factory=dict)
+    forgotten: dict[Labels, int] = field(default_factory=dict)
 
-    def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int) -> None:
-        """Add segments to those with the same labels."""
+    def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int, forgotten: int = 0) -> None:
+        """Add segments to those with the same labels, and producers that a replica has `forgotten`."""
         known = self.verdicts.setdefault(labels, {})
         for verdict, count in verdicts.items():
             known[verdict] = known.get(verdict, Count()) + count
         self.findings[labels] = self.findings.get(labels, 0) + findings
+        self.forgotten[labels] = self.forgotten.get(labels, 0) + forgotten
 
     def samples(self) -> Iterator[Sample]:
         """Every verdict that occurs; the lag also where it is 0, so that an alert sees it end."""
@@ -43,15 +46,20 @@ class Standing:
             yield Sample("tiersnap_copy_lag_segments", waiting.segments, named)
             yield Sample("tiersnap_copy_lag_bytes", waiting.bytes, named)
             yield Sample("tiersnap_findings", self.findings[labels], named)
+            yield Sample("tiersnap_forgotten_producers", self.forgotten[labels], named)
 
 
 def standing_of(report: Report, *, by_partition: bool) -> Standing:
     """All segments of a report."""
     standing = Standing()
+    forgotten: Counter[tuple[str, int]] = Counter()
+    for each in report.forgetful:
+        forgotten[each.topic, each.partition] += each.forgotten
     for topic in report.topics:
         for part in topic.partitions:
             number = (("partition", str(part.partition)),) if by_partition else ()
-            standing.add((("topic", topic.topic), *number), part.verdicts, part.findings)
+            lost = forgotten.pop((topic.topic, part.partition), 0)
+            standing.add((("topic", topic.topic), *number), part.verdicts, part.findings, lost)
     return standing
 
 

@@ -32,6 +32,7 @@ class ScanTotals:
         unread: closed segments whose snapshot could not be compared, although its log begins here.
         lost_indexes: partitions with a closed segment without an .index.
         lost_below_log_start: partitions that lost one below the log start offset.
+        forgotten: of each replica that forgot producers, what it forgot.
         errors: why remote storage does not say what it holds.
         was_asked: a cluster said what brokers copy by themselves.
     """
@@ -52,6 +53,7 @@ class ScanTotals:
         self.unread = 0
         self.lost_indexes = 0
         self.lost_below_log_start = 0
+        self.forgotten: list[str] = []
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""
@@ -66,6 +68,7 @@ class ScanTotals:
             self.lost_indexes += lost_index(partition) is not None
             self.lost_below_log_start += lost_below_log_start(partition)
         self.findings.extend(examination.findings)
+        self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
         self.deleted_segments += len(partition.deleted_segments)
         self.continued += partition.begins_in_remote_storage
         self.unread += sum(
@@ -91,7 +94,8 @@ class ScanTotals:
             return ExitCode.PARTIAL
         lost = self.lost_indexes or self.lost_below_log_start
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
-        return ExitCode.GATE_REFUSED if is_refused(self.verdicts) or lost or wrong else ExitCode.OK
+        refuses = is_refused(self.verdicts) or lost or wrong or self.forgotten
+        return ExitCode.GATE_REFUSED if refuses else ExitCode.OK
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
@@ -27,6 +29,8 @@ class Scanned:
         snapshots: verdicts by offset.
         now: epoch ms.
         producer_expiration: ms; None if producers never expire.
+        forgotten: producers that live and that a broker which loads these files would not know; None where there is
+            none, or nobody asked remote storage.
     """
 
     examination: Examination
@@ -34,6 +38,7 @@ class Scanned:
     snapshots: Mapping[int, SnapshotVerdict]
     now: int
     producer_expiration: int | None
+    forgotten: Forgotten | None = None
 
     @classmethod
     def of(
@@ -79,8 +84,12 @@ class Inventory(Protocol):
         """Return what remote storage says of the log before its files."""
         ...
 
-    def coverage(self, partition: Partition, log_end_offset: int) -> RemoteCoverage:
+    def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the tiered offsets of the partition; `log_end_offset` is exclusive."""
+        ...
+
+    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+        """What a broker that loads the partition's files would not know; see find_forgotten."""
         ...
 
 
@@ -101,11 +110,13 @@ class Scanner:
 
     def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         """Return the partition as it is judged."""
-        begins = NOT_LOOKED if self.inventory is None else self.inventory.beginning(partition)
+        inventory = self.inventory
+        begins = NOT_LOOKED if inventory is None else inventory.beginning(partition)
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
         log_end = examination.facts.log_end_offset
-        tiered = NOTHING_REMOTE if self.inventory is None else self.inventory.coverage(partition, log_end)
-        return Scanned.of(examination, self.now, self.producer_expiration, tiered, self.tasks)
+        tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition, log_end)
+        found = Scanned.of(examination, self.now, self.producer_expiration, tiered, self.tasks)
+        return found if inventory is None else replace(found, forgotten=inventory.forgotten(filesystem, partition))
 
     @property
     def errors(self) -> list[TiersnapError]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -146,6 +148,16 @@ class RemoteLook(Protocol):
 
         Raises:
             TiersnapError: it is gone, or another one.
+        """
+        ...
+
+    def living_producers(
+        self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
+    ) -> np.ndarray:
+        """Return ids, ascending, of producers that live, of all that snapshots at an offset and below know.
+
+        Raises:
+            TiersnapError: it does not answer, or refuses.
         """
         ...
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.report.run_info import Size
 
 MOST_ROWS = 200
 # Harm that an audit finds, worst first; what it calls otherwise comes behind.
@@ -136,3 +137,28 @@ class ExactlyOnce:
 
     audit: Audit | None = None
     failover: Failover | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetfulReplica:
+    """A replica that does not know all living producers.
+
+    Attributes:
+        known: living producers that it knows.
+        living: all that remote storage and the log know.
+        meets: what producers would meet if it led now.
+        lead: log directory of the replica that knows most of them; None where this is the only one that was looked at.
+    """
+
+    topic: str
+    log_dir: str
+    partition: Size
+    known: Size
+    living: Size
+    meets: str
+    lead: str | None = None
+
+    @property
+    def forgotten(self) -> int:
+        """Living producers that it does not know."""
+        return self.living - self.known

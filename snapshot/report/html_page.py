@@ -136,6 +136,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         beside=beside,
         total=report.cluster,
         diff_steps=beside.diff_steps(),
+        cure_steps=steps("tiersnap repair LOGDIR --remote REMOTE --replace --apply", report.run, _of_host(report)),
         forecast=report.forecast,
         snapshots=parts.snapshot_counts(report),
         examples=parts.examples(report),
@@ -152,6 +153,10 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         max_runs=MAX_RUNS,
         max_changes=MAX_CHANGES,
     )
+
+
+def _of_host(report: Report) -> Place:
+    return Place() if report.run.warehouse else Place(report.log_dirs)
 
 
 def runs_html(report: Report, beside: Beside) -> str:

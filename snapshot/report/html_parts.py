@@ -132,6 +132,8 @@ def headline(report: Report) -> str:
     total, topics = report.cluster, report.topics
     if not total.verdicts:
         return "There are no segments"
+    if report.forgetful:
+        return f"{many(len(report.forgetful), 'replica')} must not lead yet: producers are forgotten there"
     if total.waiting_segments:
         blocked = sum(bool(topic.waiting_segments) for topic in topics)
         return (

@@ -32,6 +32,7 @@ from tiersnap.snapshot.readiness.verdict import (
     worst,
 )
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, Size
 
@@ -305,6 +306,7 @@ class ReportHead:
         log_dirs: ascending.
         snapshots: closed segments by the snapshot at their end, most first; each segment is counted once.
         compared: brokers' files at closed segments' ends by the strict verdict on them.
+        forgetful: replicas that have forgotten producers; empty, too, if remote storage was not asked.
     """
 
     schema_version: Literal[1] = 1
@@ -317,6 +319,7 @@ class ReportHead:
         dict[SnapshotVerdict, Size], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/SnapshotVerdict"}})
     ]
     forecast: Forecast
+    forgetful: tuple[ForgetfulReplica, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from tiersnap.snapshot.readiness.scanned import Scanned
-from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, NewestSnapshot
+from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, ForgetfulReplica, NewestSnapshot
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
@@ -20,16 +21,29 @@ class ScanPage:
     def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
         self._newest: list[NewestSnapshot] = []
+        self._forgetful: list[ForgetfulReplica] = []
 
     def add(self, log_dir: str, scanned: Scanned) -> None:
         """One partition."""
         found = scanned.examination
         self._rows.append(readiness_batch(log_dir, found.partition, found.facts, scanned.segments))
         self._newest.append(newest_snapshot(log_dir, scanned))
+        if (lost := scanned.forgotten) is not None:
+            self._forgetful.append(
+                ForgetfulReplica(
+                    topic=found.partition.topic,
+                    log_dir=log_dir,
+                    partition=found.partition.partition,
+                    known=lost.known,
+                    living=lost.living,
+                    meets=lost.meets,
+                )
+            )
 
     def write(self, folder: Path, info: RunInfo) -> None:
         """The files, when all partitions are in."""
-        write_report(summarise(self._rows, info), folder, ExactlyOnce(failover=Failover.of(self._newest)))
+        made = replace(summarise(self._rows, info), forgetful=tuple(self._forgetful))
+        write_report(made, folder, ExactlyOnce(failover=Failover.of(self._newest)))
 
 
 def newest_snapshot(log_dir: str, scanned: Scanned) -> NewestSnapshot:

@@ -10,7 +10,7 @@ import copy
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -27,6 +27,8 @@ from tests.reference.situations import CannotBeLaidOutError
 from tiersnap.jobs.cli import run
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, SegmentState, new_segment_id
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError
 
@@ -142,8 +144,9 @@ def not_published(place: Place) -> None:
 
 
 @situation("stuck")
-def stuck(_: Place) -> None:
+def stuck(place: Place) -> None:
     """The copier begins the same segment again and again, for want of a snapshot"""
+    place.world.brokers.run_copier()
 
 
 NOT_PUBLISHED = ("not published", "stuck")
@@ -153,6 +156,23 @@ NOT_PUBLISHED = ("not published", "stuck")
 def copying_on(place: Place) -> None:
     """As published, and copying is on again"""
     place.world.cluster.change_settings(PARTITION.topic, {COPY_DISABLE: None})
+
+
+@situation("hung copy")
+def hung_copy(place: Place) -> None:
+    """As published, and a broker began to copy the next segment an hour ago; it does not end"""
+    copying_on(place)
+    world = place.world
+    begun = replace(
+        min(world.brokers.index().segments(), key=lambda each: each.start_offset),
+        id=RemoteLogSegmentId(PARTITION.topic, PARTITION.topic_id or "", PARTITION.partition, new_segment_id()),
+        start_offset=15,
+        end_offset=19,
+        segment_leader_epochs=((3, 15),),
+        event_timestamp=world.store.time - 3_600_000,
+        state=SegmentState.COPY_SEGMENT_STARTED,
+    )
+    world.cluster.append(SegmentRecord(begun))
 
 
 @situation("empty")

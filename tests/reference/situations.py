@@ -324,11 +324,22 @@ def local_retention(at: Path) -> Iterator[Site]:
 @situation("rebuilt replica")
 def rebuilt_replica(at: Path) -> Iterator[Site]:
     """A replica that began with the tier's end, and knows no producer from before"""
-    laid = poisoned_tier(at, "orders-0", rebuilt=2, local_from=2)
+    yield rebuilt(at, local_from=2)
+
+
+@situation("forgetful replica")
+def forgetful_replica(at: Path) -> Iterator[Site]:
+    """The same, and all its closed segments are tiered: no segment waits, and it may lead any time"""
+    yield rebuilt(at, local_from=3)
+
+
+def rebuilt(at: Path, local_from: int) -> Site:
+    """What a rebuilt replica left, from a segment on."""
+    laid = poisoned_tier(at, "orders-0", rebuilt=2, local_from=local_from)
     for name in ("meta.properties", *(f"__transaction_state-{number}" for number in range(3))):
         copy = shutil.copytree if (LOGS / name).is_dir() else shutil.copy
         copy(LOGS / name, laid.logs / name)
-    yield Site((laid.logs,), laid.remote)
+    return Site((laid.logs,), laid.remote)
 
 
 @situation("freed by unblock")

@@ -1,7 +1,7 @@
 """What real Spark finds in the situations of docs/exit-codes.md is what the commands of hosts find, or the page says.
 
 All hosts are sources of one run. Left out are situations that end before Spark starts (tests/unit/test_exit_codes.py
-calls that code itself), and one that needs a process for which the modes of files count.
+calls that code itself), one that needs a process for which the modes of files count, and another replica of one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
 
 pytestmark = pytest.mark.spark
 
-WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks"}
+WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks", "forgetful replica"}
 TOPICS = ("--topic", "topic-.*|orders|hanging")
 """Not the topics that all of them have."""
 

@@ -70,8 +70,8 @@ def _dump(site: Site) -> list[str | Path]:
 
 # In the order in which they are called: what writes comes last.
 COMMANDS: dict[str, Words] = {
-    "doctor": _words("doctor"),
-    "doctor -r": _words("doctor", remote=True),
+    "doctor": _words("doctor", *NOW),
+    "doctor -r": _words("doctor", *NOW, remote=True),
     "scan": _words("scan", *NOW),
     "scan -r": _words("scan", *NOW, remote=True),
     "verify": _words("verify", *NOW),

@@ -10,6 +10,7 @@ import pytest
 
 from tests.protocol.situations import SITUATIONS, Place, Word, found
 from tests.reference.situations import CannotBeLaidOutError
+from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +20,7 @@ HEAD = """
 
 A cluster and a store in memory show how commands over remote storage end (`tests/unit/test_exit_codes_remote.py`).
 The cluster has the topic `orders`: a broker uploaded one segment of it, and `tier` two. Copying is disabled, but for
-*stuck* and *copying on*. *-b* is with `--bootstrap-server`; only `install` and `restore fetch` do not have it.
+*stuck*, *copying on* and *hung copy*. *-b* is with `--bootstrap-server`; only `install` and `restore fetch` lack it.
 `restore` writes to an empty log directory, and `install` to one that lacks a snapshot. `mend` takes missing objects
 from a directory that has them all. `expire` gets `--unmanaged`. `doctor --remote` without *-b* probes the store and
 looks at no segment.
@@ -50,7 +51,7 @@ def _fetch(place: Place) -> list[Word]:
 
 COMMANDS: dict[str, Words] = {
     "doctor": _at("doctor"),
-    "doctor -b": _at("doctor", *_CLUSTER),
+    "doctor -b": _at("doctor", *_CLUSTER, more=lambda place: ["--now", utc(place.world.store.time) or ""]),
     **_with_cluster("tier", more=lambda place: [place.disk]),
     **_with_cluster("publish", more=lambda place: ["--log-dir", place.disk]),
     **_with_cluster("unblock", more=lambda place: ["--source", place.disk]),

@@ -45,7 +45,7 @@ TOTALS = [
     "recent_bytes",
     "verdicts",
 ]
-KNOWN = ["compared", "forecast"]
+KNOWN = ["compared", "forecast", "forgetful"]
 LISTS = ["blocking", "snapshots"]
 
 

@@ -56,7 +56,7 @@ class HostSimulation:
     def rows(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[dict[str, object]]:
         """Return rows of `outcomes` or `differing_writes` with `log_dir`, `partition`, `from` and `at` of a replica."""
         for named, partition in partitions:
-            for row in self._rows(named.log_dir.filesystem, partition):
+            for row in self.rows_of(named.log_dir.filesystem, partition):
                 yield {"log_dir": named.uri, **row}
 
     def sentence(self) -> str:
@@ -67,7 +67,8 @@ class HostSimulation:
         unknown = f"{count} not compared: what came before the files is in remote storage."
         return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
 
-    def _rows(self, filesystem: FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
+    def rows_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
+        """Return the rows of one partition, without its `log_dir`."""
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)

@@ -7,7 +7,7 @@ the newest one above the log start offset and not above the log end that decodes
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +111,14 @@ class ReplicaSnapshot:
         return paths, lambda offset: read_regular(paths[offset])
 
 
+def as_tiered(partition: Partition) -> Partition:
+    """Return a partition whose log begins in remote storage as a broker opens it, also before its first checkpoint.
+
+    It takes 0 for a log start that no checkpoint names, and so loads the file where the files begin (LogLoader.load).
+    """
+    return replace(partition, log_start_checkpoint=0) if partition.log_start_checkpoint is None else partition
+
+
 def _loadable(
     unloaded_below: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
 ) -> Iterator[tuple[int, np.ndarray]]:
@@ -168,6 +176,7 @@ def replicas(
     Raises:
         UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
     """
+    partition = as_tiered(partition) if begins.goes_back(partition) else partition
 
     def read(start: Start) -> _Pass:
         return _Pass(filesystem, partition, start, expiry, check_crc=check_crc, begins=begins)

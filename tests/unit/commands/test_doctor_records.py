@@ -8,7 +8,8 @@ import click
 import pytest
 
 from tests.reference.remote_segments import remote_segment
-from tiersnap.jobs.commands.doctor import MOST_MISSING, Compared, as_records, doctor, lines_of, next_step
+from tiersnap.jobs.commands.doctor import doctor
+from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, as_records, lines_of, next_step
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 

@@ -46,6 +46,7 @@ def test_a_whole_log_is_ready_up_to_its_active_segment(log_dir):
         "snapshots": {"MATCHES": 3},
         "verdicts": {"READY": 3, "ACTIVE_SEGMENT": 1},
         "findings": 0,
+        "forgotten": None,
     }
 
 

@@ -1,0 +1,207 @@
+"""What `doctor` tells of a cluster: copies that hang, segments that are there twice, and segments that are missing."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import click
+from click.core import ParameterSource
+from msgspec import Meta
+
+from tiersnap.jobs.again import given_options
+from tiersnap.jobs.commands.publish import ProofRequest
+from tiersnap.jobs.option_types import DURATION
+from tiersnap.jobs.options import RemoteView
+from tiersnap.jobs.output import of_row
+from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
+from tiersnap.snapshot.errors import GateError, UsageError
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.missing_objects import Missing
+
+MOST_MISSING = 5
+_OF_MEND = (
+    *("bootstrap-server", "command-config", "remote", "layout"),
+    *("endpoint-url", "region", "path-style", "checksums"),
+)
+hung_after_option = click.option(
+    "--hung-after",
+    type=DURATION,
+    default="30m",
+    show_default=True,
+    help="A copy that its broker began so long ago hangs, and takes ten times as long as others of the partition.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HungRemoteCopy:
+    """A copy that its broker began and that does not end."""
+
+    topic: str
+    partition: int
+    broker: int
+    segment_id: str
+    base_offset: int
+    age_ms: int
+    usual_ms: Annotated[int | None, Meta(description="what a copy of the partition takes; null if none has ended")]
+    waiting_bytes: Annotated[int, Meta(description="of closed segments on this host, else of the segment alone")]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTwice:
+    """A segment that two attempts have finished; brokers read the one of `read`."""
+
+    partition: str
+    segment_id: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldCopies:
+    """What a cluster tells of its copies, as rows, and in sentences."""
+
+    hung: tuple[HungRemoteCopy, ...] = ()
+    twice: tuple[CopiedTwice, ...] = ()
+    said: tuple[str, ...] = ()
+
+
+def told_copies(cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None) -> ToldCopies:
+    """Return what the records of a cluster tell of its copies; nothing where no cluster was named."""
+    if cluster is None or hung_after is None:
+        return ToldCopies()
+    from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
+    from tiersnap.snapshot.log.selection import named, open_log_dirs
+
+    opened = open_log_dirs(log_dirs) if log_dirs else ()
+    found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after))
+    begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
+    waiting: Counter[tuple[str, int]] = Counter()
+    for partition in (partition for each in opened for partition in named(each.log_dir, begins)):
+        key = partition.topic, partition.partition
+        closed = (at for at in partition.segments if not at.is_active and at.base_offset >= begins[key])
+        waiting[key] += sum(at.log.size for at in closed)
+    rows, said = [], []
+    for key, each in zip(begins, found.hung, strict=True):
+        at, size = each.attempt, waiting.get(key, each.attempt.segment_size)
+        said.append(f"{each.says()}; {human_bytes(size)} wait")
+        row = (*key, at.broker_id, at.id.segment_id, at.start_offset, each.age, each.usual, size)
+        rows.append(HungRemoteCopy(*row))
+    twice = [CopiedTwice(*each) for each in found.twice]
+    if twice:
+        first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
+        said.append(f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}")
+    return ToldCopies(tuple(rows), tuple(twice), tuple(said))
+
+
+def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Iterator[str]:
+    """Yield the line that frees copies that hang."""
+    if copies.hung:
+        given = given_options(click.get_current_context())
+        words = [word for name in ("bootstrap-server", "command-config") for word in given.get(name, ())]
+        sources = [word for each in log_dirs for word in ("--source", each)] or ["--source", "LOGDIR"]
+        line = shlex.join(["tiersnap", "unblock", *words, *sources])
+        of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
+        yield f"{line} --remote {remote or REMOTE} --apply   on the host of broker {of}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRecords:
+    """What records of a cluster say and remote storage lacks, the worst partition first."""
+
+    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    sentence: str
+    place: Annotated[str, Meta(description="whether brokers read there")]
+    missing: list[MissingRemoteSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Records of a cluster beside a place.
+
+    Attributes:
+        layout: name of that which brokers read.
+        place: whether brokers read there, in a sentence.
+        doubt: why that is not proven; None if it is.
+    """
+
+    missing: Missing
+    layout: str
+    place: str
+    doubt: GateError | None = None
+
+
+def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
+    """Return what the records of a cluster know and the place of `view` lacks; None where no cluster was named.
+
+    The layout is the brokers', unless `--layout` was given.
+
+    Raises:
+        UsageError: a cluster was named and no place.
+    """
+    if cluster is None:
+        return None
+    if view.remote is None:
+        raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
+    from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+    store = open_existing_store(view.remote, view.s3, writes=False)
+    prover = ProofRequest().prover(cluster, store, talk, apply=False)
+    is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
+    layout = prover.layout(view.layout if is_given else None)
+    with prover.metadata_topic.read_all() as reader:
+        ask = partial(read_by_brokers, cluster, reader, lambda _: True)
+        missing = find_missing(ask, reader.cache.ours, store, layout)
+    try:
+        return Compared(missing, layout.name, prover.prove(layout).sentence)
+    except GateError as doubt:
+        return Compared(missing, layout.name, doubt.message, doubt)
+
+
+def as_records(compared: Compared) -> RemoteRecords:
+    """Return what records know and remote storage lacks, as data."""
+    missing = compared.missing
+    rows = [of_row(MissingRemoteSegment, fields_of_missing(each)) for each in missing.segments]
+    return RemoteRecords(missing.known, missing.sentence, compared.place, rows)
+
+
+def lines_of(compared: Compared) -> Iterator[str]:
+    """Yield what a person should know: the sentences, and the first segments."""
+    missing = compared.missing
+    yield missing.sentence
+    for each in missing.segments[:MOST_MISSING]:
+        at = each.metadata
+        whose = "published by tiersnap" if each.is_ours else "uploaded by a broker"
+        yield (
+            f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
+            f"{whose}, lacks {' '.join(each.lacking)}"
+        )
+    if len(missing.segments) > MOST_MISSING:
+        yield f"… and {count_of(len(missing.segments) - MOST_MISSING, 'segment')} more: --output json has all of them"
+    yield compared.place
+
+
+def next_step(compared: Compared) -> Iterator[str]:
+    """Yield the line that puts back what is missing, with the options that the running command was given."""
+    if not compared.missing.segments:
+        return
+    from tiersnap.remote_storage.errors import WrongPlaceError
+
+    if isinstance(compared.doubt, WrongPlaceError):
+        yield f"brokers do not read here: {NAME_THE_PLACE}"
+        return
+    given = given_options(click.get_current_context())
+    words = [word for name in _OF_MEND for word in given.get(name, ())]
+    if compared.missing.elsewhere is None:
+        yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
+        return
+    (remote,) = given["remote"][1:]
+    yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])

@@ -1,0 +1,192 @@
+"""Copies that never end: a copy task whose storage manager does not return (Aiven plugin issue 820).
+
+A broker says nothing of one: no error, no metric that tells it from a copy that is slow. Its records do. The copy task
+of a leader copies one segment after the other and begins a segment with COPY_SEGMENT_STARTED. So a copy hangs if its
+leader began it at the next offset to copy, long ago, and has begun or finished nothing since. Attempts of a leader that
+died, and those that timed out, are followed by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.topic_checks import is_copied
+from tiersnap.remote_storage.errors import LeaderEpochLineageError, MetadataTopicAbsentError, UnknownTopicError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    outside_lineage,
+)
+from tiersnap.snapshot.units import human_bytes, human_duration
+
+HUNG_AFTER_MS = 1_800_000
+_TIMES_USUAL = 10
+_FINISHED, _STARTED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGMENT_STARTED
+
+
+@dataclass(frozen=True, slots=True)
+class HungLimit:
+    """A copy hangs if it takes longer than `after`, and ten times as long as copies of its partition take; both ms."""
+
+    now: int
+    after: int = HUNG_AFTER_MS
+
+    def is_passed(self, age: int, usual: int | None) -> bool:
+        """Whether a copy of this age hangs; `usual` is None if none was finished."""
+        return age > max(self.after, _TIMES_USUAL * (usual or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class HungCopy:
+    """One of them.
+
+    Attributes:
+        attempt: as its leader began it.
+        age: ms since then.
+        usual: ms that a copy of the partition takes, the median of the finished ones; None if there is none.
+    """
+
+    attempt: RemoteLogSegmentMetadata
+    age: int
+    usual: int | None
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """Of the segment."""
+        return self.attempt.id.topic_id_partition
+
+    def says(self) -> str:
+        """Return it in words."""
+        at = self.attempt
+        usual = "" if self.usual is None else f", and copies of it take {human_duration(self.usual)}"
+        return (
+            f"{self.partition}: broker {at.broker_id} has copied the segment at {at.start_offset} "
+            f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}: nothing behind it is tiered"
+        )
+
+
+def hung_copy(
+    cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int, limit: HungLimit
+) -> HungCopy | None:
+    """Return the copy of a partition that hangs, by its records alone.
+
+    Args:
+        leader: id of the broker that leads the partition now.
+        next_offset: the first that remote storage lacks of the log, by its leader epochs.
+    """
+    known = [each for each in cache.segments(partition).values() if each.id.segment_id not in cache.ours]
+    begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
+    if not begun:
+        return None
+    newest = max(begun, key=lambda each: cache.order(each)[0])
+    first, _ = cache.order(newest)
+    has_others = any(
+        cache.order(each)[0] > first or (each.state is _FINISHED and cache.order(each)[1] > first)
+        for each in cache.segments(partition).values()
+    )
+    if has_others or not newest.start_offset <= next_offset <= newest.end_offset:
+        return None
+    took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
+    usual = int(median(took)) if took else None
+    age = limit.now - newest.event_timestamp
+    return HungCopy(newest, age, usual) if limit.is_passed(age, usual) else None
+
+
+def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
+    """Return segment ids of finished segments with the same offsets: one that brokers do not read, and its winner.
+
+    An attempt that hung, and was finished after another one had copied the segment, leaves such a pair.
+    """
+    by_offsets: dict[tuple[int, int], list[RemoteLogSegmentMetadata]] = {}
+    for each in cache.in_state(partition, _FINISHED):
+        by_offsets.setdefault((each.start_offset, each.end_offset), []).append(each)
+    for same in by_offsets.values():
+        *losers, winner = sorted(same, key=lambda each: cache.order(each)[1])
+        yield from ((loser.id.segment_id, winner.id.segment_id) for loser in losers)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesOfCluster:
+    """What the records of a cluster tell of its copies.
+
+    Attributes:
+        hung: those that hang.
+        twice: partition, and segment ids of the loser and the winner, of segments that are in remote storage twice.
+    """
+
+    hung: tuple[HungCopy, ...] = ()
+    twice: tuple[tuple[str, str, str], ...] = ()
+
+
+def look_at_copies(cluster: Cluster, log_dirs: Iterable[str], limit: HungLimit) -> CopiesOfCluster:
+    """Return what the records tell of all partitions that brokers copy.
+
+    Args:
+        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    try:
+        metadata_topic = MetadataTopic.of(cluster)
+    except MetadataTopicAbsentError:
+        return CopiesOfCluster()
+    with metadata_topic.read_all() as reader:
+        cache = reader.read_to_end()
+    twice = tuple((str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each))
+    doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
+    topics = cluster.topics({each.topic for each in doubtful})
+    leaders = {
+        each: topics[each.topic].leaders.get(each.partition, -1)
+        for each in doubtful
+        if each.topic in topics and topics[each.topic].topic_id == each.topic_id
+    }
+    copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
+    leaders = {each: leader for each, leader in leaders.items() if leader >= 0 and copied[each.topic]}
+    with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
+        found = tuple(find_hung(cluster, cache, lineage, leaders, limit))
+    return CopiesOfCluster(found, twice)
+
+
+def find_hung(
+    cluster: Cluster,
+    cache: MetadataCache,
+    lineage: Lineage,
+    leaders: Mapping[TopicIdPartition, int],
+    limit: HungLimit,
+) -> Iterator[HungCopy]:
+    """Return the copies that hang of some partitions, given with their leaders; see `hung_copy`.
+
+    Where remote storage ends is asked only of partitions with an attempt that is old enough.
+    """
+    old = {
+        each: leader
+        for each, leader in leaders.items()
+        if any(hung_copy(cache, each, leader, at.start_offset, limit) for at in cache.in_state(each, _STARTED))
+    }
+    starts = cluster.log_starts(old)
+    for each, leader in old.items():
+        try:
+            end = remote_end(cache, lineage, each, leader, starts[each])
+        except (UnknownTopicError, LeaderEpochLineageError):  # nobody can be asked: all that is finished is of this log
+            end = first_offset_missing(cache.segments(each).values(), starts[each], lambda _: "")
+        if (found := hung_copy(cache, each, leader, end, limit)) is not None:
+            yield found
+
+
+def remote_end(
+    cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
+) -> int:
+    """Return where the copy task is to go on, by the records and the leader's epochs; see `first_offset_missing`."""
+    why_outside = partial(outside_lineage, end_offset_for=lineage(partition, leader), log_start_offset=log_start_offset)
+    return first_offset_missing(cache.segments(partition).values(), log_start_offset, why_outside)

@@ -1,0 +1,96 @@
+"""What a replica has forgotten: producers that live and that remote storage knows.
+
+Stock brokers make such replicas. One that is rebuilt from remote storage downloads the producer snapshot and deletes it
+before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.errors import UnknownStateError
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, as_tiered
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
+from tiersnap.snapshot.replay.remote_listing import RemoteLook
+from tiersnap.snapshot.replay.remote_start import Beginnings, beginning, is_continued
+from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.units import count_of
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What one replica forgot.
+
+    Attributes:
+        known: living producers that the replica knows.
+        living: all that it should know.
+        meets: what producers would meet if it led now, a sentence.
+        writes: the same in full, rows of `simulate`.
+    """
+
+    known: int
+    living: int
+    meets: str
+    writes: tuple[dict[str, object], ...] = ()
+
+    def says(self, name: str) -> str:
+        """Return it in words; `name` is that of the partition."""
+        return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
+
+
+def find_forgotten(
+    look: RemoteLook, filesystem: FileSystem, partition: Partition, *, now: int, producer_expiration: int | None
+) -> Forgotten | None:
+    """Return what a replica forgot; None if it knows each producer that lives.
+
+    Only a log that may begin in remote storage is looked at. The file that a broker would load is compared with the
+    remote snapshots of the time in which producers live. If it lacks a producer of theirs, the log is read, and the
+    remote segments that tell its state, as `simulate` reads them; this decides.
+
+    Args:
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+
+    Raises:
+        UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    is_tiered = partition.topic_id is not None and partition.segments and not never_tiered_reason(partition)
+    if not partition.may_begin_in_remote_storage or not is_tiered:
+        return None
+    if not partition.begins_in_remote_storage and not is_continued(partition, look(partition).copies):
+        return None
+    partition, broker = as_tiered(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
+    start = broker.start(filesystem, partition)
+    living = look.living_producers(partition, start.offset, now=now, producer_expiration=producer_expiration)
+    if start.entries is None or np.isin(living, start.entries["producer_id"]).all():
+        return None
+    begins = beginning(look, now, producer_expiration, partition)
+    simulation = HostSimulation(
+        broker,
+        Expiry(DEFAULT_EXPIRATION_MS, now),
+        producer_expiration,
+        BROKER_ERAS,
+        CLIENT_ERAS,
+        transaction_version=1,
+        check_crc=True,
+        everything=False,
+        by_producer=False,
+        beginnings=Beginnings(lambda _: begins),
+    )
+    writes = tuple(simulation.rows_of(filesystem, partition))
+    if simulation.not_compared:
+        lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
+        raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
+    tally = simulation.tally
+    if not tally.unknown:
+        return None
+    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(), writes)

@@ -1,0 +1,117 @@
+"""A replica that does not know all producers that live, named before it leads; Kafka's own snapshots are the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
+from tests.unit.test_poisoned_tier import state
+from tiersnap.snapshot.formats import snapshot_file
+
+pytestmark = pytest.mark.unit
+
+LAST = 937
+
+
+def named(at: PoisonedTier, *more: str) -> tuple[list[Ran], list[dict]]:
+    """What `doctor` and `scan` said, and what each named, in which they must agree."""
+    words = (at.logs, "--remote", at.remote, *(more or NOW))
+    ran = [tiersnap(command, *words) for command in ("doctor", "scan")]
+    found = json.loads(ran[0].out)["result"]["forgotten"]
+    assert [row["forgotten"] for row in ran[1].rows if row["forgotten"] is not None] == found
+    return ran, found
+
+
+@pytest.mark.parametrize("local_from", [7, 8])
+def test_doctor_and_scan_count_producers_as_kafka_does(tmp_path: Path, local_from: int) -> None:
+    """Also if all closed segments are tiered, so that nothing waits for a snapshot."""
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=local_from)
+    ran, (found,) = named(at)
+    known, living = state(at.left[LAST]).keys(), state(at.expected[LAST]).keys()
+    assert (found["known"], found["living"]) == (len(known & living), len(living))
+    assert [each.exit_code for each in ran] == [4, 4]
+    cure = f"tiersnap repair {at.logs} --remote {at.remote} --replace --apply"
+    assert cure in json.loads(ran[0].out)["result"]["next"]
+    assert_said(ran[1], 4, f"churn-0 knows {len(known & living)} of {len(living)} living producers. If this replica")
+
+
+def test_doctor_predicts_what_simulate_predicts(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    _, (found,) = named(at)
+    asked = tiersnap("simulate", at.logs, "--remote", at.remote, *NOW)
+    assert found["writes"] == asked.rows
+    assert found["meets"] == json.loads(asked.out)["result"]["summary"]
+
+
+def test_doctor_names_no_replica_after_the_cure_that_it_prints(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    cure = next(line for line in json.loads(named(at)[0][0].out)["result"]["next"] if "repair" in line)
+    assert tiersnap(*cure.split()[1:], *NOW).exit_code == 0
+    ran, found = named(at)
+    assert ([each.exit_code for each in ran], found) == ([0, 0], [])
+
+
+def test_doctor_names_no_replica_that_knows_all(tmp_path: Path) -> None:
+    ran, found = named(poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7))
+    assert ([each.exit_code for each in ran], found) == ([0, 0], [])
+
+
+@pytest.mark.parametrize("rebuilt", [5, None])
+def test_doctor_believes_a_file_where_the_log_begins_before_its_first_checkpoint(
+    tmp_path: Path, rebuilt: int | None
+) -> None:
+    """A running broker writes log-start-offset-checkpoint once a minute."""
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
+    (at.logs / "log-start-offset-checkpoint").write_text("0\n0\n")
+    bases = sorted(int(path.stem) for path in at.folder.glob("*.log"))
+    for path in at.folder.glob("*.snapshot"):
+        path.unlink()
+    snapshot = at.left[bases[0]] if rebuilt else at.expected[bases[0]]
+    (at.folder / f"{bases[0]:020d}.snapshot").write_bytes(snapshot)
+    assert [each["known"] for each in named(at)[1]] == ([7] if rebuilt else [])
+
+
+def test_doctor_counts_no_producer_that_has_expired(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    ran, found = named(at, "--now", "2026-11-23T12:45:00Z")
+    assert ([each.exit_code for each in ran], found) == ([0, 0], [])
+    never = named(at, "--now", "2026-11-23T12:45:00Z", "--producer-expiration", "none")
+    assert len(never[1]) == 1
+
+
+def test_doctor_names_nobody_who_came_back_behind_the_snapshot(tmp_path: Path) -> None:
+    """The file lacks producers, and the log behind it has all of them: the broker replays it when it loads the file."""
+    at = poisoned_tier(tmp_path, "orders-0", rebuilt=None, local_from=2)
+    for path in at.folder.glob("*.snapshot"):
+        path.unlink()
+    behind = {offset: data for offset, data in at.expected.items() if offset in at.left}
+    offset, data = max(behind.items())
+    first, *_ = sorted(behind)
+    (at.folder / f"{first:020d}.snapshot").write_bytes(data_without_the_writers_behind(at, first))
+    assert len(state(data)) > 0
+    assert offset > first
+    ran, found = named(at)
+    assert (ran[0].exit_code, found) == (0, [])
+
+
+def data_without_the_writers_behind(at: PoisonedTier, first: int) -> bytes:
+    """The snapshot at `first` without producers that write again behind it."""
+    last = state(at.expected[max(at.expected)])
+    entries = snapshot_file.decode(at.expected[first])
+    keeps = [last[int(each["producer_id"])].last_offset < first for each in entries]
+    assert not all(keeps)
+    return snapshot_file.encode(entries[keeps])
+
+
+def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    for path in at.remote.rglob("00000000000000000574-*.log"):
+        path.unlink()
+    ran = tiersnap("doctor", at.logs, "--remote", at.remote, *NOW)
+    assert_said(ran, 4)
+    assert "its snapshot lacks producers that remote snapshots know, and nobody knows which live" in ran.out
+    assert json.loads(ran.out)["result"]["forgotten"] == []

@@ -1,0 +1,234 @@
+"""A copy that hangs is told by its records from a slow one, from those of leaders that died, and from a fail-over."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
+from tests.protocol.situations import Place, found
+from tests.reference.remote_segments import PARTITION, remote_segment
+from tiersnap.jobs.cli import run
+from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, copied_twice, hung_copy
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.units import utc
+
+pytestmark = pytest.mark.unit
+
+STARTED, FINISHED = SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED
+DELETING, DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
+MINUTE = 60_000
+LIMIT = 30 * MINUTE
+
+
+@dataclass
+class Copying:
+    """Copy tasks of brokers that lead one after another, and the records that they write.
+
+    Attributes:
+        under_way: the copy that the present leader is at, by what the tasks do; None while it is at none.
+    """
+
+    leader: int = 1
+    now: int = 1_795_264_963_642
+    next: int = 0
+    cache: MetadataCache = field(default_factory=MetadataCache)
+    under_way: RemoteLogSegmentMetadata | None = None
+    took: list[int] = field(default_factory=list)
+
+    def begin(self) -> None:
+        begun = remote_segment(self.next, self.next + 9, ((0, self.next),), STARTED, event_timestamp=self.now)
+        self.under_way = replace(begun, broker_id=self.leader)
+        assert self.cache.apply(SegmentRecord(self.under_way))
+
+    def tell(self, segment: RemoteLogSegmentMetadata, *states: SegmentState) -> None:
+        for state in states:
+            assert self.cache.apply(SegmentUpdate(segment.id, self.leader, self.now, state))
+
+    def finish(self, after: int) -> None:
+        assert self.under_way is not None
+        self.now += after
+        self.tell(self.under_way, FINISHED)
+        self.took.append(after)
+        self.next, self.under_way = self.next + 10, None
+
+    def fail(self, after: int) -> None:
+        """An error: since 3.9 the broker deletes what there is of the attempt, and begins anew."""
+        assert self.under_way is not None
+        self.now += after
+        self.tell(self.under_way, DELETING, DELETED)
+        self.under_way = None
+
+    def die(self, after: int) -> None:
+        """Another broker leads; the attempt stays as it is."""
+        self.now += after
+        self.leader, self.under_way = 3 - self.leader, None
+
+    def retain(self) -> None:
+        """Retention deletes the oldest segment."""
+        finished = next(self.cache.in_state(PARTITION, FINISHED), None)
+        if finished is not None:
+            self.took.pop(0)
+            self.tell(finished, DELETING, DELETED)
+
+    def hung(self, *, after: int = LIMIT) -> HungCopy | None:
+        return hung_copy(self.cache, PARTITION, self.leader, self.next, HungLimit(self.now, after))
+
+
+@given(st.randoms(use_true_random=False))
+def test_hung_copy_is_the_one_that_its_leader_is_at_for_too_long(choose: random.Random) -> None:
+    copying = Copying()
+    for _ in range(choose.randrange(12)):
+        copying.begin()
+        step = choose.choice([copying.finish, copying.finish, copying.fail, copying.die])
+        step(choose.randrange(1, choose.choice([MINUTE, 20 * MINUTE, 100 * MINUTE])))
+        if choose.random() < 0.2:
+            copying.retain()
+    if choose.random() < 0.7:
+        copying.begin()
+    age = choose.randrange(600 * MINUTE)
+    copying.now += age
+    took = sorted(copying.took)
+    middle = took[(len(took) - 1) // 2 : len(took) // 2 + 1]
+    usual = sum(middle) // len(middle) if took else 0
+    named, at = copying.hung(), copying.under_way
+    if at is None or age <= max(LIMIT, 10 * usual):
+        assert named is None
+    else:
+        assert named is not None
+        assert (named.attempt, named.age, named.usual or 0) == (at, age, usual)
+
+
+def test_a_copy_hangs_after_thirty_minutes_or_ten_times_as_long_as_others_take() -> None:
+    copying = Copying()
+    copying.begin()
+    copying.now += LIMIT
+    assert copying.hung() is None
+    copying.now += 1
+    found = copying.hung()
+    assert found is not None
+    assert (
+        "orders-3: broker 1 has copied the segment at 0 (9 B) for 30.0 min: nothing behind it is tiered" in found.says()
+    )
+    for _ in range(3):
+        copying.finish(10 * MINUTE) if copying.under_way else None
+        copying.begin()
+    copying.now += 99 * MINUTE
+    assert copying.hung() is None, "slow, as the others were"
+    copying.now += 12 * MINUTE
+    assert copying.hung() is not None
+
+
+def test_no_copy_hangs_that_a_dead_leader_began() -> None:
+    copying = Copying()
+    copying.begin()
+    copying.die(90 * MINUTE)
+    assert copying.hung() is None
+    copying.begin()
+    assert copying.hung() is None, "the new leader has just begun"
+    copying.die(90 * MINUTE)
+    assert copying.hung() is None, "the first one leads again, and another one has begun since"
+
+
+def test_no_copy_hangs_if_its_offsets_were_published_meanwhile() -> None:
+    copying = Copying()
+    copying.begin()
+    published = remote_segment(0, 9, ((0, 0),), STARTED)
+    for record in (SegmentRecord(published), SegmentUpdate(published.id, 1, 8, FINISHED)):
+        copying.cache.apply(record, is_ours=True)
+    copying.now += 90 * MINUTE
+    assert copying.hung() is None
+    copying.next = 10
+    assert copying.hung() is None
+
+
+def test_no_copy_hangs_of_another_log() -> None:
+    """An attempt at offsets that the leader has cut off, as after an unclean election."""
+    copying = Copying(next=50)
+    copying.begin()
+    copying.next, copying.now = 20, copying.now + 90 * MINUTE
+    assert copying.hung() is None
+
+
+def test_copied_twice_names_the_copy_that_brokers_do_not_read() -> None:
+    """The old copy answers after it was freed, and its broker publishes it behind the one that took its place."""
+    copying = Copying()
+    copying.begin()
+    old = copying.under_way
+    assert old is not None
+    copying.begin()
+    new = copying.under_way
+    assert new is not None
+    copying.finish(MINUTE)
+    assert list(copied_twice(copying.cache, PARTITION)) == []
+    copying.tell(old, FINISHED)
+    ((loser, winner),) = copied_twice(copying.cache, PARTITION)
+    assert (loser, winner) == (new.id.segment_id, old.id.segment_id)
+    (read,) = {each for _, _, each in copying.cache.index(PARTITION).read(old)}
+    assert read is not None
+    assert read.id.segment_id == winner
+
+
+def said(place: Place, *words: str | Path) -> tuple[int, dict]:
+    """Exit code and result of a command at a place."""
+    out = io.StringIO()
+    given = ["--output", "json", *map(str, words), "--bootstrap-server", "model:9092"]
+
+    def command(_: object) -> ExitCode:
+        with contextlib.redirect_stdout(out):
+            return ExitCode(run(given))
+
+    (code,) = place.world.run({"c": command}).values()
+    assert code is not None
+    result: dict = json.loads(out.getvalue())["result"]
+    return code, result
+
+
+def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> None:
+    with found("hung copy", tmp_path) as place:
+        now = ("--now", utc(place.world.store.time) or "")
+        code, result = said(place, "doctor", *now)
+        assert code == 4
+        ((hung,), (free,)) = result["hung"], result["next"]
+        assert (hung["topic"], hung["partition"], hung["broker"], hung["base_offset"]) == ("orders", 0, 1, 15)
+        assert 3_600_000 <= hung["age_ms"] < 3_700_000
+        assert free.startswith("tiersnap unblock --bootstrap-server model:9092 --source LOGDIR --remote s3://")
+        _, on_host = said(place, "doctor", place.disk, *now)
+        assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
+        assert on_host["next"][0].startswith(f"tiersnap unblock --bootstrap-server model:9092 --source {place.disk} ")
+        assert said(place, "doctor", *now, "--hung-after", "2h") == (0, result | {"hung": [], "next": []})
+
+
+def test_unblock_switches_copying_off_and_on_alone_for_a_copy_that_hangs(tmp_path: Path) -> None:
+    with found("hung copy", tmp_path) as place:
+        words = ("unblock", "--source", place.disk, "--remote", place.remote)
+        cluster, toggled = place.world.cluster, []
+        change = cluster.change_settings
+
+        def changed(topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+            if not validate_only:
+                toggled.append(values.get(COPY_DISABLE))
+            change(topic, values, validate_only=validate_only)
+
+        cluster.change_settings = changed  # type: ignore[method-assign]
+        code, plan = said(place, *words)
+        ((row,), before) = plan["rows"], [*cluster.records(PARTITION_OF_PLACE)]
+        assert (code, row["outcome"], row["tier"], row["publish"], toggled) == (0, "PLANNED", 0, 0, [])
+        assert "broker 1 has copied the segment at 15" in row["reason"]
+        code, done = said(place, *words, "--apply")
+        assert (code, [row["outcome"] for row in done["rows"]]) == (0, ["FREED"])
+        assert toggled == ["true", None]
+        assert [*cluster.records(PARTITION_OF_PLACE)] == before
