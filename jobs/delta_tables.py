@@ -23,9 +23,8 @@ from tiersnap.snapshot.report.from_tables import (
     audit_of_tables,
     failover_of,
 )
-from tiersnap.snapshot.tables.facts import JUDGED, FactKind
+from tiersnap.snapshot.tables.facts import JUDGED, FactKind, by_partition, newest_replays
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
-from tiersnap.snapshot.tables.replayed import by_partition, newest_replays
 from tiersnap.snapshot.tables.schemas import (
     PARTITIONS,
     READINESS,

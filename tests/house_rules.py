@@ -32,8 +32,7 @@ _MAY_COLLECT = {
     "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
     "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
-    "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
-    "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",
+    "jobs/pipeline/simulate.py": "sums by state and kind of answer, and so many of the worst rows as were asked for",
     "jobs/pipeline/warehouse.py": "commits of runs that were killed",
     "jobs/pipeline/summary.py": "runs of the few partitions with details",
 }

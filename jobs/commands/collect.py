@@ -87,8 +87,14 @@ def collect(
     from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.stores.probe import check_conditions
-    from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
-    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders
+    from tiersnap.snapshot.log.selection import (
+        Selection,
+        count,
+        findings_of,
+        open_log_dirs,
+        refuse_twice,
+        selected_folders,
+    )
 
     opened, selection = open_log_dirs(log_dirs), Selection(topic)
     refuse_twice(opened)

@@ -90,9 +90,8 @@ def producers(
         open_of_one_cluster,
         partitions_of,
     )
-    from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
-    from tiersnap.snapshot.log.selection import Selection, count
+    from tiersnap.snapshot.log.selection import Selection, count, findings_of
 
     opened, selection = open_of_one_cluster(log_dirs), Selection(topic, number=partition)
     listing = ProducerListing(producer_expiration, as_of, check_crc)

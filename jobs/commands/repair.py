@@ -95,9 +95,8 @@ def repair(
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.
     """
-    from tiersnap.snapshot.log.disk_findings import refuse_twice, twice
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
-    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
     from tiersnap.snapshot.repair.plan import PlanOptions

@@ -231,8 +231,8 @@ def run(
         click.echo(masked(submit_line(file, ctx.meta[_WORDS], spark.master, spark.conf, config=config)))
         return ExitCode.OK
     from tiersnap.jobs.host_report import write_report_and_metrics
-    from tiersnap.jobs.pipeline.failures import spoken
     from tiersnap.jobs.pipeline.run import run as run_pipeline
+    from tiersnap.jobs.pipeline.session import spoken
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):

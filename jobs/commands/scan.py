@@ -131,9 +131,8 @@ def scan(
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
     index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
     """
-    from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.places import located
-    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.scan_totals import ScanTotals
     from tiersnap.snapshot.readiness.scanned import Scanner
 

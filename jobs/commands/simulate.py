@@ -350,9 +350,8 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
 
 def _simulate_host(output: Output, log_dirs: tuple[str, ...], selection: Selection, simulation: HostSimulation) -> int:
     """Simulate the partitions while they are shown."""
-    from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
-    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
 
     opened = open_log_dirs(log_dirs)
     simulation.findings.extend(findings_of(opened))

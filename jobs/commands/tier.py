@@ -196,9 +196,8 @@ def tier(
     from tiersnap.jobs.pipeline.topic_ids import unknown_topics
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-    from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
     from tiersnap.snapshot.log.places import places_of
-    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)

@@ -189,9 +189,8 @@ def transactions(
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
-    from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
-    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.log.selection import Selection, findings_of
 
     named = open_of_one_cluster(log_dirs)
     opened, findings = [each.log_dir for each in named], [*findings_of(named)]

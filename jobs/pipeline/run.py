@@ -41,8 +41,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.remote_storage.upload.tier_rows import TIERED
-from tiersnap.remote_storage.upload.tier_task import READY, TierTask
+from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located

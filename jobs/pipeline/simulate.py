@@ -1,4 +1,4 @@
-"""`tiersnap simulate --warehouse`: every partition that was replayed, answers counted over all of them."""
+"""`tiersnap simulate --warehouse`, also with --risk: every partition that was replayed, the worst first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import ADDED, GREATEST, RiskTotals
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, SimulatePartition
+from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 from tiersnap.snapshot.units import count_of
 
 _COUNTED = ("writes", "example")
@@ -80,3 +82,78 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
             "by now"
         )
     return outcome
+
+
+_WORST = ("doubled", "lost", "degraded")
+
+
+@dataclass
+class RiskOutcome:
+    """Rows of PARTITION_RISK or BOUNDARY_RISK, the worst first, the sums over all, and what else is to be said."""
+
+    rows: list[dict[str, object]]
+    totals: RiskTotals
+    said: list[str] = field(default_factory=list)
+
+
+def risk_of_warehouse(
+    spark: SparkSession | Session,
+    warehouse: str,
+    selection: Selection,
+    settings: RiskSettings,
+    *,
+    boundaries: bool,
+    limit: int,
+) -> RiskOutcome:
+    """Reckon the numbers from the tables.
+
+    Args:
+        limit: rows that are brought here.
+
+    Raises:
+        SourceNotFoundError: no partition that is wanted was ever replayed.
+    """
+    spark = started_on(warehouse, spark)
+    rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))
+    totals, headless = _totals(rows)
+    if boundaries:
+        rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
+    found = _worst(rows, limit + 1, boundaries=boundaries)
+    outcome = RiskOutcome(found[:limit], totals)
+    if len(found) > limit:
+        outcome.said.append(f"these are the worst {limit}; --limit shows more")
+    if headless:
+        outcome.said.append(
+            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is not known, and degraded "
+            "leaves out older batches: tiersnap decode --apply writes the headers"
+        )
+    return outcome
+
+
+def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> list[dict[str, object]]:
+    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
+    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
+    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
+    return [row.asDict() for row in rows.orderBy(*order).limit(limit).collect()]
+
+
+def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
+    """Sums, and the partitions without headers."""
+    is_endless = (F.col("lost") > 0) & F.isnull("exposed_ms")
+    waits = rows.groupBy("wait").agg(
+        F.count("*").alias("partitions"),
+        F.count("at").alias("blocked"),
+        F.count_if(F.isnull("alive")).alias("unread"),
+        F.count_if(is_endless).alias("endless"),
+        F.count_if(~F.col("has_headers")).alias("headless"),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ADDED),
+        *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in GREATEST),
+    )
+    found = [row.asDict() for row in waits.collect()]  # a row a state of Wait
+    added = {name: sum(row[name] for row in found) for name in ADDED}
+    greatest = {name: max((row[name] for row in found), default=0) for name in GREATEST}
+    by_wait = {str(row["wait"]): int(row["partitions"]) for row in sorted(found, key=lambda row: str(row["wait"]))}
+    partitions, blocked, unread, endless, headless = (
+        sum(row[name] for row in found) for name in ("partitions", "blocked", "unread", "endless", "headless")
+    )
+    return RiskTotals(partitions, blocked, unread, endless, by_wait, added | greatest), headless

@@ -44,7 +44,7 @@ from tiersnap.snapshot.log.log_dir import (
 )
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.tables.record_batches import to_batch
+from tiersnap.snapshot.tables.schemas import to_batch
 
 DEFAULT_TASK_BYTES = 128 << 20
 OPTIONS = ("path", "topic", "partition", "fromOffset", "untilOffset", "checkCrc", "taskBytes", "onDamage")

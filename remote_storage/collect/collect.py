@@ -16,8 +16,7 @@ from tiersnap.remote_storage.collect.plan import GRACE_MS, CollectPlan, plan_par
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
-from tiersnap.snapshot.collected.marker import Marker
-from tiersnap.snapshot.collected.names import Part, new_name
+from tiersnap.snapshot.collected.marker import Marker, Part, new_name
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding, FindingKind

@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.collected.listing import Listing
-from tiersnap.snapshot.collected.marker import Marker
-from tiersnap.snapshot.collected.names import LISTING, MARKER, is_part
+from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker, is_part
 from tiersnap.snapshot.errors import ObjectExistsError, UsageError
 
 _log = logging.getLogger(__name__)

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tiersnap.snapshot.collected.listing import Row
-from tiersnap.snapshot.collected.names import Part, batches_of, new_name
+from tiersnap.snapshot.collected.marker import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.tables.record_batches import to_batch
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS, to_batch
 from tiersnap.snapshot.tasks.decode_segments import segment_rows
 
 # Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.

@@ -21,10 +21,9 @@ from tiersnap.remote_storage.restore.install_plan import (
 from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
-from tiersnap.snapshot.log.selection import NamedLogDir, selected
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, selected
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlanOptions

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tiersnap.snapshot.collected.listing import Listing, Row
-from tiersnap.snapshot.collected.marker import Marker
-from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
+from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded

@@ -15,10 +15,9 @@ from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, mi
 from tiersnap.snapshot.host.disk import MountedDisk, disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.disk_findings import named_findings
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands

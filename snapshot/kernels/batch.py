@@ -23,8 +23,7 @@ from tiersnap.snapshot.formats.record_batch import (
     SMALLEST_V2_SIZE,
     TIMESTAMP_TYPE_MASK,
 )
-from tiersnap.snapshot.kernels.crc import checksum, legacy_checksum
-from tiersnap.snapshot.kernels.digest import add_batch, add_legacy_entry
+from tiersnap.snapshot.kernels.crc import add_batch, add_legacy_entry, checksum, legacy_checksum
 from tiersnap.snapshot.kernels.fold import FoldedBatch, append_batch, find_delta
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
 

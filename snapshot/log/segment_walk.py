@@ -13,7 +13,7 @@ import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD, RECORD_BATCH_DTYPE
 from tiersnap.snapshot.kernels import batch as kernels
-from tiersnap.snapshot.kernels.digest import START
+from tiersnap.snapshot.kernels.crc import START
 from tiersnap.snapshot.log.compressed_control import compressed_control_record
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold

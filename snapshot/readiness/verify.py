@@ -9,10 +9,9 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import examine

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
-from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into

@@ -19,9 +19,8 @@ from tiersnap.snapshot.report.exactly_once import (
     Failover,
     NewestSnapshot,
 )
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import FactKind, by_partition, newest_replays
 from tiersnap.snapshot.tables.remote_log_segments import Row
-from tiersnap.snapshot.tables.replayed import by_partition, newest_replays
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 pc: Any = pyarrow.compute  # its stubs take no plain value beside a column

@@ -24,8 +24,7 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.record_batches import to_batch
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, SEGMENTS, TABLES, schema_of
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, SEGMENTS, TABLES, schema_of, to_batch
 
 WANTED = schema_of(
     *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),

@@ -64,7 +64,7 @@ SIMULATE = _each(
     )
     | dict.fromkeys(
         (
-            *("crossing_transactions", "exposure", "partition_risk", "replay_cost", "retention_wait"),
+            *("exposure", "partition_risk", "replay_cost", "retention_wait"),
             *("risk_log_dirs", "risk_rows", "sightings", "survey"),
         ),
         _RISK,
@@ -181,7 +181,7 @@ TARGETS = (
     Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),
     Target("remote_storage/upload/ahead.py", ("test_tier_ahead.py",)),
     Target("remote_storage/stored/deletion_record.py", ("test_expire.py",)),
-    Target("remote_storage/retire/unfinished_uploads.py", ("test_orphans.py",)),
+    Target("remote_storage/retire/orphans_find.py", ("test_orphans.py",)),
     Target("remote_storage/cluster/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from tests.perf.make_log import LogShape, made
 from tests.perf.scale import DATA
 from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.snapshot.collected.marker import Marker
-from tiersnap.snapshot.collected.names import LISTING, MARKER
+from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker
 
 A_TOPIC = 1000  # partitions
 SHAPE = LogShape(batch_bytes=300, size=20 * 60_000, segment_bytes=30_000, producers=10)

@@ -12,7 +12,7 @@ from tiersnap.remote_storage.collect.folder import CollectedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.collected.listing import Listing
-from tiersnap.snapshot.collected.names import LISTING, MARKER
+from tiersnap.snapshot.collected.marker import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_properties
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.tier_rows import tiered_row
+from tiersnap.remote_storage.upload.tier_task import tiered_row
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL

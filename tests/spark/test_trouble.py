@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from tests.reference.command import assert_said, tiersnap
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import copies, write_fleet
-from tiersnap.jobs.pipeline.failures import spoken
 from tiersnap.jobs.pipeline.run import run as run_job
+from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

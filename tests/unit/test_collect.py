@@ -26,7 +26,7 @@ from tiersnap.remote_storage.collect import parts
 from tiersnap.remote_storage.collect.plan import GRACE_MS
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.collected.names import LISTING, MARKER
+from tiersnap.snapshot.collected.marker import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE

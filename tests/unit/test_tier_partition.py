@@ -43,7 +43,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.remote_storage.upload.tier_rows import TIERED
+from tiersnap.remote_storage.upload.tier_task import TIERED
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
 from tiersnap.snapshot.readiness.coverage import coverage_of

@@ -23,9 +23,9 @@ from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
 from tiersnap.jobs.pipeline.changes import Keep, kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.discover import Discovered, discover
-from tiersnap.jobs.pipeline.failures import spoken
 from tiersnap.jobs.pipeline.grouping import of_topics
 from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
 from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposure, ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
     DEFAULT_READ_RATE,
@@ -17,6 +16,7 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
     replay_cost,
 )
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, Survey, causes
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison

@@ -15,11 +15,10 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.log.selection import NamedLogDir, named
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, named
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskedPartition
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait
+from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 

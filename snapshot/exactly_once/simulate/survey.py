@@ -9,9 +9,8 @@ from enum import StrEnum
 import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import Crossing, CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
+from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing, CrossingTransactions, Sightings
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding

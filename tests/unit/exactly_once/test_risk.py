@@ -18,7 +18,6 @@ from tests.reference.kip952_log import NOW as KIP_NOW
 from tests.reference.kip952_log import write_kip952_log
 from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.simulate.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally
@@ -33,6 +32,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import (
     log_start_goes_back,
     newest_disagreement,
 )
+from tiersnap.snapshot.exactly_once.simulate.sightings import CrossingTransactions
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, survey_log
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats import snapshot_file

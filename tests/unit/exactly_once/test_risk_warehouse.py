@@ -17,8 +17,7 @@ from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.tasks.risk_partition import RiskPartition
-from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, SimulatePartition
+from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 
 pytestmark = pytest.mark.unit
 
