@@ -130,7 +130,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format schemas compatibility docs-pictures clean
+.PHONY: lint format schemas compatibility docs docs-pictures clean
 docs-pictures: install ## The README's pictures of the report, into docs/img, by a real Chromium
 	$(BIN)/python -m tests.browser.pictures
 
@@ -150,8 +150,12 @@ format: install ## Let ruff format the code
 schemas: install ## Into docs/: JSON schemas of every command's output and of the report's data, and commands.md
 	$(BIN)/python -m tests.published_docs
 
+docs: install ## The documentation as a site of files, dist/site; a link or heading that leads nowhere fails
+	@test -x .venv-docs/bin/mkdocs || { $(PYTHON) -m venv .venv-docs && .venv-docs/bin/pip install -q --disable-pip-version-check mkdocs-material==$(MKDOCS_MATERIAL_VERSION); }
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build -s -f tests/site/mkdocs.yml
+
 compatibility: install ## docs/compatibility.md, of the tests that there are and their markers
 	$(BIN)/python -m tests.compatibility
 
 clean: ## Remove what the targets made
-	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output
+	rm -rf .venv .venv-tools .venv-docs .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

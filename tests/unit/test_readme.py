@@ -37,11 +37,21 @@ def test_an_example_prints_what_the_page_shows(
     assert words(output) <= words(captured.out) | words(captured.err)
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{each.name}" for each in sorted(DOCS.glob("*.md")))])
+def anchors_of(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", *(str(each.relative_to(ROOT)) for each in sorted(DOCS.rglob("*.md")))])
 def test_link_of_page_leads_somewhere(page: str) -> None:
     path = ROOT / page
-    links = re.findall(r"\]\(((?!http)[^)#]+)", path.read_text(encoding="utf-8"))
-    assert [link for link in links if not (path.parent / link).exists()] == []
+    lost = []
+    for link in re.findall(r"\]\(((?!http)[^)]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            lost.append(link)
+    assert lost == []
 
 
 def test_map_of_docs_lists_each_page_once() -> None:
