@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -68,16 +68,18 @@ def unreadable(file: StorageFile, error: OSError) -> Finding:
     return Finding(FindingKind.UNREADABLE_FILE, file.path, -1, error.strerror or str(error))
 
 
-class Contents(Protocol):
+class Contents(ABC):
     """One file, to be gone through once, either as columns or as Kafka's text; then read `judgement`."""
 
-    file: StorageFile
-    judgement: Judgement
+    def __init__(self, file: StorageFile, options: Options) -> None:
+        self.file = file
+        self.judgement = Judgement()
+        self._options = options
 
+    @abstractmethod
     def columns(self) -> Iterator[Sequence[Column]]:
         """At least one run of columns; always the same columns, and an empty run when there is nothing."""
-        ...
 
+    @abstractmethod
     def kafka_text(self) -> Iterator[Text]:
         """Yield the text of kafka-dump-log after its first line."""
-        ...

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import Column, numbers, times, words
-from tiersnap.snapshot.dump.contents import Judgement, Options, Text, unreadable
+from tiersnap.snapshot.dump.contents import Contents, Options, Text, unreadable
 from tiersnap.snapshot.dump.files import FileKind, StorageFile
 from tiersnap.snapshot.dump.log_probe import LogProbe, open_log_probe
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
@@ -22,11 +22,9 @@ from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.units import count_of
 
 
-class _IndexContents:
+class _IndexContents(Contents):
     def __init__(self, file: StorageFile, options: Options) -> None:
-        self.file = file
-        self.judgement = Judgement()
-        self._options = options
+        super().__init__(file, options)
         self._base_offset = file.offset or 0
         self._data = b""
         try:
@@ -156,13 +154,8 @@ def _until_padding(raw: np.ndarray) -> np.ndarray:
     return raw[: padding[0] + 1] if padding.size else raw
 
 
-class SnapshotContents:
+class SnapshotContents(Contents):
     """The producers of a `.snapshot` file, in the order of the file."""
-
-    def __init__(self, file: StorageFile, options: Options) -> None:
-        self.file = file
-        self.judgement = Judgement()
-        self._options = options
 
     def columns(self) -> Iterator[Sequence[Column]]:
         """One column a field; what is unset is absent."""
@@ -200,13 +193,8 @@ class SnapshotContents:
         return self._options.first(kafka_text.in_file_order(data, snapshot_file.HEADER_LENGTH))
 
 
-class TextContents:
+class TextContents(Contents):
     """Leader epochs, offset checkpoints and partition metadata."""
-
-    def __init__(self, file: StorageFile, options: Options) -> None:
-        self.file = file
-        self.judgement = Judgement()
-        self._options = options
 
     def columns(self) -> Iterator[Sequence[Column]]:
         """One column a field of the text's lines."""

@@ -7,7 +7,7 @@ at the same place. Files are printed in the order of their bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -62,23 +62,18 @@ def _first_part(rows: np.ndarray) -> list[str | Field]:
     if rows["magic"][0] < 2:
         return ["offset: ", number(last_offsets)]
     flags = rows["attributes"]
+    numbers = {
+        "baseOffset": rows["base_offset"],
+        " lastOffset": last_offsets,
+        " count": rows["record_count"],
+        " baseSequence": rows["base_sequence"],
+        " lastSequence": last_sequences(rows),
+        " producerId": rows["producer_id"],
+        " producerEpoch": rows["producer_epoch"],
+        " partitionLeaderEpoch": rows["partition_leader_epoch"],
+    }
     return [
-        "baseOffset: ",
-        number(rows["base_offset"]),
-        " lastOffset: ",
-        number(last_offsets),
-        " count: ",
-        number(rows["record_count"]),
-        " baseSequence: ",
-        number(rows["base_sequence"]),
-        " lastSequence: ",
-        number(last_sequences(rows)),
-        " producerId: ",
-        number(rows["producer_id"]),
-        " producerEpoch: ",
-        number(rows["producer_epoch"]),
-        " partitionLeaderEpoch: ",
-        number(rows["partition_leader_epoch"]),
+        *_labelled(numbers),
         " isTransactional: ",
         boolean((flags & rb.TRANSACTIONAL_MASK) != 0),
         " isControl: ",
@@ -88,22 +83,23 @@ def _first_part(rows: np.ndarray) -> list[str | Field]:
     ]
 
 
+def _labelled(numbers: Mapping[str, np.ndarray]) -> Iterator[str | Field]:
+    """Yield each label, a colon and a blank, and its numbers."""
+    for label, values in numbers.items():
+        yield f"{label}: "
+        yield number(values)
+
+
 def _second_part(rows: np.ndarray) -> list[str | Field]:
+    sizes = rows["batch_length"].astype(np.int64) + rb.LOG_OVERHEAD
     return [
-        " position: ",
-        number(rows["position"]),
+        *_labelled({" position": rows["position"]}),
         " ",
         word(timestamp_types(rows), TIMESTAMP_TYPES),
-        ": ",
-        number(rows["max_timestamp"]),
-        " size: ",
-        number(rows["batch_length"].astype(np.int64) + rb.LOG_OVERHEAD),
-        " magic: ",
-        number(rows["magic"]),
+        *_labelled({"": rows["max_timestamp"], " size": sizes, " magic": rows["magic"]}),
         " compresscodec: ",
         word(rows["attributes"] & rb.CODEC_MASK, CODECS),
-        " crc: ",
-        number(rows["crc"]),
+        *_labelled({" crc": rows["crc"]}),
         " isvalid: ",
         boolean(is_valid(rows)),
         "\n",
@@ -114,16 +110,11 @@ def producers(entries: np.ndarray) -> memoryview:
     """Lines of snapshot entries (ENTRY_DTYPE)."""
     has_batch = entries["last_offset"] >= 0
     pieces: list[str | Field] = [
-        "producerId: ",
-        number(entries["producer_id"]),
-        " producerEpoch: ",
-        number(entries["producer_epoch"]),
-        " coordinatorEpoch: ",
-        number(entries["coordinator_epoch"]),
+        *_labelled({"producerId": entries["producer_id"], " producerEpoch": entries["producer_epoch"]}),
+        *_labelled({" coordinatorEpoch": entries["coordinator_epoch"]}),
         " currentTxnFirstOffset: ",
         *_optional_long(entries["current_txn_first_offset"], entries["current_txn_first_offset"] < 0),
-        " lastTimestamp: ",
-        number(entries["timestamp"]),
+        *_labelled({" lastTimestamp": entries["timestamp"]}),
         " ",
     ]
     for label, values in (
@@ -150,31 +141,24 @@ def in_file_order(data: bytes, header_length: int) -> np.ndarray:
 
 def offset_index(offsets: np.ndarray, positions: np.ndarray) -> memoryview:
     """Lines of offset index entries, absolute offsets."""
-    return lines.lines(["offset: ", number(offsets), " position: ", number(positions), "\n"])
+    return lines.lines([*_labelled({"offset": offsets, " position": positions}), "\n"])
 
 
 def time_index(timestamps: np.ndarray, offsets: np.ndarray) -> memoryview:
     """Lines of time index entries, absolute offsets."""
-    return lines.lines(["timestamp: ", number(timestamps), " offset: ", number(offsets), "\n"])
+    return lines.lines([*_labelled({"timestamp": timestamps, " offset": offsets}), "\n"])
 
 
 def transaction_index(raw: np.ndarray) -> memoryview:
     """Lines of transaction index entries (ABORTED_TXN_ON_DISK)."""
-    return lines.lines(
-        [
-            "version: ",
-            number(raw["version"]),
-            " producerId: ",
-            number(raw["producer_id"]),
-            " firstOffset: ",
-            number(raw["first_offset"]),
-            " lastOffset: ",
-            number(raw["last_offset"]),
-            " lastStableOffset: ",
-            number(raw["last_stable_offset"]),
-            "\n",
-        ]
-    )
+    numbers = {
+        "version": raw["version"],
+        " producerId": raw["producer_id"],
+        " firstOffset": raw["first_offset"],
+        " lastOffset": raw["last_offset"],
+        " lastStableOffset": raw["last_stable_offset"],
+    }
+    return lines.lines([*_labelled(numbers), "\n"])
 
 
 def _optional_long(values: np.ndarray, absent: np.ndarray) -> list[str | Field]:

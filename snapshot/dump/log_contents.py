@@ -8,8 +8,8 @@ import numpy as np
 
 from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import Column, flags, numbers, times, words
-from tiersnap.snapshot.dump.contents import Judgement, Options, Text
-from tiersnap.snapshot.dump.files import FileKind, StorageFile, next_base_offset
+from tiersnap.snapshot.dump.contents import Contents, Text
+from tiersnap.snapshot.dump.files import FileKind, next_base_offset
 from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd, LogEntries, is_valid
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
@@ -41,13 +41,8 @@ _PROBLEMS = {
 }
 
 
-class LogContents:
+class LogContents(Contents):
     """The entries of a `.log` or `.checkpoint` file, header by header."""
-
-    def __init__(self, file: StorageFile, options: Options) -> None:
-        self.file = file
-        self.judgement = Judgement()
-        self._options = options
 
     def columns(self) -> Iterator[Sequence[Column]]:
         """One column a header field; -1 and what a format does not have are absent."""

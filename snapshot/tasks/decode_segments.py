@@ -5,7 +5,7 @@ Also rows of the table `record_batches`, and the CRC of their records as a colum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -171,14 +171,10 @@ WITH_RECORDS_CRC = schema_of(
 )
 
 
-@dataclass(frozen=True)
-class AddRecordsCrc:
-    """ALIKE rows -> WITH_RECORDS_CRC rows."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Add the CRC to each batch of rows."""
-        for batch in batches:
-            headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
-            kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]
-            crcs = pa.array(records_crc(headers).astype(np.int64))
-            yield pa.RecordBatch.from_arrays([*kept, crcs], schema=WITH_RECORDS_CRC)
+def add_records_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield WITH_RECORDS_CRC rows for ALIKE rows."""
+    for batch in batches:
+        headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
+        kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]
+        crcs = pa.array(records_crc(headers).astype(np.int64))
+        yield pa.RecordBatch.from_arrays([*kept, crcs], schema=WITH_RECORDS_CRC)

@@ -12,9 +12,6 @@ certainty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -27,7 +24,7 @@ from tiersnap.jobs.pipeline.changes import Keep
 from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
 from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import ALIKE, WITH_RECORDS_CRC, AddRecordsCrc
+from tiersnap.snapshot.tasks.decode_segments import ALIKE, WITH_RECORDS_CRC, add_records_crc
 
 _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"
@@ -154,7 +151,7 @@ def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
     if not count:
         data = data.where("false")
     alike = F.broadcast(alike) if count <= _FEW else alike
-    found = data.join(alike, on="content", how="left_semi").select(*ALIKE.names).mapInArrow(_with_crc, _SCHEMA)
+    found = data.join(alike, on="content", how="left_semi").select(*ALIKE.names).mapInArrow(add_records_crc, _SCHEMA)
     same = Window.partitionBy("content", "records_crc")
     marked = found.select("*", *(each.over(same).alias(name) for name, each in _writers().items()))
     of_records = F.xxhash64("content", "records_crc").alias("content")
@@ -165,10 +162,6 @@ def _writers() -> dict[str, Column]:
     """Several producers or epochs have one that is the smallest and one that is not."""
     writer = F.xxhash64("producer_id", "producer_epoch")
     return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
-
-
-def _with_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return AddRecordsCrc()(iter(batches))
 
 
 # Words of CONFIDENCE as SQL over the rows of `_with_original`.
