@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.report.aggregate import (
+    OF_FIRST,
+    PARTIAL,
     PARTITION_CODES,
     RECENT_MS,
     SEGMENT_COLUMNS,
@@ -27,6 +29,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 # Their segments come to the driver.
 DETAILS = 200
+_AGGREGATES = {"count": F.count, "sum": F.sum, "min": F.min, "max": F.max}
 
 
 def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
@@ -34,20 +37,18 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
 
     Names stand in the place of codes; `now` is ms.
     """
-    dated = F.when(F.col("max_timestamp") >= 0, F.col("max_timestamp"))
     is_recent = (F.col("max_timestamp") > now - RECENT_MS) & (F.col("max_timestamp") <= now)
-    is_closed = F.col("next_base_offset").isNotNull().alias("is_closed")
-    return readiness.groupBy(*PARTITION_KEY, "verdict", *SNAPSHOT_KEY, is_closed, *more).agg(
-        F.count("*").alias("segments"),
-        F.sum("size_bytes").alias("bytes"),
-        F.min("base_offset").alias("first_offset"),
+    columns = {
+        "dated": F.when(F.col("max_timestamp") >= 0, F.col("max_timestamp")),
+        "recent": F.when(is_recent, F.col("size_bytes")).otherwise(0),
+        "is_closed": F.col("next_base_offset").isNotNull(),
+    }
+    rows = readiness.withColumns(columns)
+    return rows.groupBy(*PARTITION_KEY, "verdict", *SNAPSHOT_KEY, "is_closed", *more).agg(
+        *(_AGGREGATES[how](column).alias(name) for column, how, name in PARTIAL),
         # Null for the active segment, which is the last of its run.
         F.max_by("next_base_offset", "base_offset").alias("end_offset"),
-        F.min(dated).alias("oldest"),
-        F.sum(F.when(is_recent, F.col("size_bytes")).otherwise(0)).alias("recent_bytes"),
-        F.sum("finding_count").alias("findings"),
-        *(F.max(name).alias(name) for name in ("log_start_offset", "last_stable_offset", "high_watermark")),
-        *(F.min_by(name, "base_offset").alias(name) for name in ("reason", "next_step", "topic_id")),
+        *(F.min_by(name, "base_offset").alias(name) for name in OF_FIRST),
     )
 
 

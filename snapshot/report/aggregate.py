@@ -37,7 +37,7 @@ _COLUMNS = tuple(name for name in READINESS.names)
 SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments", "held")
 _VERDICT_KEY = (*PARTITION_CODES, "verdict")
 # Every aggregation is associative, so partial results combine by `_COMBINED`.
-_PARTIAL: tuple[Aggregation, ...] = (
+PARTIAL: tuple[Aggregation, ...] = (
     ("size_bytes", "count", "segments"),
     ("size_bytes", "sum", "bytes"),
     ("base_offset", "min", "first_offset"),
@@ -48,9 +48,9 @@ _PARTIAL: tuple[Aggregation, ...] = (
     ("last_stable_offset", "max", "last_stable_offset"),
     ("high_watermark", "max", "high_watermark"),
 )
-_COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in _PARTIAL)
+_COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in PARTIAL)
 # Taken from the first segment of the group.
-_OF_FIRST = ("reason", "next_step", "topic_id")
+OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
 SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
 
@@ -90,7 +90,7 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
             continue
         table = _coded(conform(batch), topics, log_dirs, held, now)
         segments.append(table.select(SEGMENT_COLUMNS))
-        partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
+        partials.append(_by_verdict(table, PARTIAL, "base_offset"))
         closed = table.filter(pc.is_valid(table["next_base_offset"]))
         snapshots.append(_grouped(closed, SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
         if sum(partial.num_rows for partial in partials) > combined_rows * 2 + partial_rows:
@@ -113,7 +113,7 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
     """
     closed = partials.filter(partials["is_closed"])
     by_snapshot = _grouped(closed, SNAPSHOT_KEY, (("segments", "sum", "segments"),))
-    verdicts = _combined([partials.select([*_VERDICT_KEY, *(name for *_, name in _PARTIAL), *_OF_FIRST])])
+    verdicts = _combined([partials.select([*_VERDICT_KEY, *(name for *_, name in PARTIAL), *OF_FIRST])])
     return Aggregated(verdicts, by_snapshot, _no_segments(), topics.values, log_dirs.values, held.values)
 
 
@@ -214,9 +214,9 @@ def _by_verdict(table: pa.Table, aggregations: tuple[Aggregation, ...], offset: 
     # Only numbers are sorted and grouped; texts are fetched for the rows that turn out first.
     numbers = numbers.take(pc.sort_indices(numbers[offset]))
     groups = _grouped(numbers, _VERDICT_KEY, (*aggregations, ("row", "first", "row")))
-    texts = table.select(_OF_FIRST).take(groups["row"])
+    texts = table.select(OF_FIRST).take(groups["row"])
     groups = groups.drop_columns("row")
-    for name in _OF_FIRST:
+    for name in OF_FIRST:
         groups = groups.append_column(name, texts[name])
     return groups
 
