@@ -1,8 +1,8 @@
 """Rows as lines of text: in a pipe a line a row, for grep and awk; on a terminal never wider than it is.
 
 What does not fit is folded between words, never inside a value. A sentence that would be narrower than 24 columns, and
-then what has no room, stands below its row: once for neighbouring rows that share it, and whole if it names a command,
-so that it can be pasted.
+then the last columns, which matter least, stand below their row: once for neighbouring rows that share them, and whole if
+they name a command, so that it can be pasted.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Itera
             return
         if not sentences and _total([columns[each].least for each in kept]) <= width:
             return
-        widest = max(sentences or kept[1:], key=lambda each: columns[each].full if sentences else columns[each].least)
-        kept.remove(widest)
-        yield widest
+        taken = max(sentences, key=lambda each: columns[each].full, default=kept[-1])
+        kept.remove(taken)
+        yield taken
 
 
 def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
