@@ -1,8 +1,8 @@
 """Rows as lines of text: in a pipe a line a row, for grep and awk; on a terminal never wider than it is.
 
 What does not fit is folded between words, never inside a value. A sentence that would be narrower than 24 columns, and
-then the last columns, which matter least, stand below their row: once for neighbouring rows that share them, and whole if
-they name a command, so that it can be pasted.
+then the last columns, which matter least, stand below their row: once for neighbouring rows that share them. What names
+a command is not folded, so that it can be pasted.
 """
 
 from __future__ import annotations

@@ -54,14 +54,14 @@ def test_verdicts_stand_in_the_order_in_which_they_apply() -> None:
 def test_an_entry_says_what_it_means_how_dangerous_it_is_what_to_do_and_how_to_see_that_it_worked(part: str) -> None:
     for heading, text in entries(part).items():
         labels = re.findall(r"^- \*\*(\w+):\*\*", text, re.MULTILINE)
-        assert labels == ["Means", "Danger", "Do", "Check"], heading
+        assert labels == ["Means", "Danger", "Do", "Verify"], heading
         assert re.search(r"\*\*Danger:\*\* (none|low|high|that of)", text), heading
 
 
 def test_a_verdict_that_has_a_next_step_has_one_in_the_runbook() -> None:
     for verdict, step in NEXT_STEP.items():
         text = entries("Verdicts of segments")[verdict]
-        done = text.partition("**Do:**")[2].partition("- **Check:**")[0].strip()
+        done = text.partition("**Do:**")[2].partition("- **Verify:**")[0].strip()
         if step:
             assert not done.startswith("nothing"), verdict
 

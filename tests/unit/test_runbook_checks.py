@@ -13,6 +13,7 @@ from tests.protocol.situations import found
 from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
 from tests.reference.situations import NOW, SITUATIONS, Site
+from tests.reference.small_log import file_of, write_small_log
 from tests.unit.test_exit_codes import PAGE
 from tests.unit.test_runbook import EXPECTED, PARTS, TEXT, entries
 from tiersnap.snapshot.readiness.verdict import Verdict
@@ -29,10 +30,10 @@ def texts() -> Iterator[tuple[str, str, str]]:
     """Each heading, what stands before its check, and the check on one line."""
     for part in EXPECTED:
         for heading, text in entries(part).items():
-            done, _, check = text.partition("- **Check:**")
+            done, _, check = text.partition("- **Verify:**")
             yield heading, done.partition("**Do:**")[2], " ".join(check.split())
     for part, text in PARTS.items():
-        for check in re.findall(r"^\d+\. Check: ((?:.|\n(?! *\d+\.|\n))+)", text, re.MULTILINE):
+        for check in re.findall(r"^\d+\. Verify: ((?:.|\n(?! *\d+\.|\n))+)", text, re.MULTILINE):
             yield part, text, " ".join(check.split())
 
 
@@ -49,7 +50,7 @@ def test_each_check_names_a_command_or_says_that_there_is_none() -> None:
     typed = {heading for heading, _ in checks()}
     assert {check for heading, _, check in texts() if heading not in typed} == WITHOUT_COMMAND
     assert "A full disk" in typed
-    written = re.findall(r"^(?:- \*\*|\d+\. )Check:", TEXT, re.MULTILINE)
+    written = re.findall(r"^(?:- \*\*|\d+\. )Verify:", TEXT, re.MULTILINE)
     assert len(written) == len(list(texts())) > 60, "a check below a heading that no test knows"
 
 
@@ -110,6 +111,16 @@ def test_check_ends_otherwise_where_the_trouble_is(heading: str) -> None:
     typed = (words_of(command) or [] for each, command in checks() if each == heading)
     told = {codes[words[1] if words[0] == "transactions" else words[0]] for words in typed}
     assert told - {"0"}, "the check is blind to it"
+
+
+def test_stuck_partition_is_free_after_the_steps_whose_output_is_shown(tmp_path: Path) -> None:
+    file_of(write_small_log(tmp_path), 10, ".snapshot").unlink()
+    steps = re.findall(r'`(tiersnap [^`]+)` -> "([^"]+)", exit code (\d)', PARTS["A stuck partition"])
+    assert len(steps) == 3
+    for command, says, code in steps:
+        ran = tiersnap(*(tmp_path if word == "LOGDIR" else word for word in words_of(command) or []), output="table")
+        assert (ran.exit_code, says in ran.out + ran.err) == (int(code), True), ran.err
+    assert tiersnap("doctor", tmp_path).exit_code == tiersnap("scan", tmp_path).exit_code == 0
 
 
 def test_what_says_already_tiered_says_so(mended: Site) -> None:
