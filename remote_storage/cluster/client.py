@@ -26,6 +26,7 @@ NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TI
 
 PASSING = NO_CONNECTION | {
     "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
+    "_NOENT",  # "No leaders found": nobody leads any of the partitions whose offsets are asked for
     "_DESTROY_BROKER",  # another one has its address since
     "_UNKNOWN_BROKER",
     "_UNKNOWN_TOPIC",
