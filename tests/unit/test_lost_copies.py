@@ -164,6 +164,25 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
     assert "remote.log.copy.disable=false" in held.hint
 
 
+def test_segment_that_ends_one_offset_behind_the_known_ones_blocks_what_follows():
+    """What follows waits, and so does a segment of another log that ends there: no error of its own."""
+    lineage = [(0, 0), (1, 100)]
+    theirs, other = segment(50, 149), segment(20, 100)
+    ours, behind = segment(50, 100, lineage), segment(101, 199, [(1, 101)])
+    planned = plan_segments(
+        PARTITION,
+        [segment(0, 99), other, ours, behind],
+        cache_of(theirs),
+        log_start_offset=0,
+        why_outside=lambda each: "another log" if each in (theirs, other) else "",
+        complete_segments=set,
+    )
+    assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
+    assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
+    said = ["another log", "it would hide offsets 100 to 149", "so is one before it"]
+    assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
+
+
 def test_copy_is_published_for_one_of_its_leader_epochs():
     lineage = [(0, 0), (1, 150)]
     known = [segment(0, 99, lineage), segment(150, 199, lineage)]
@@ -306,6 +325,10 @@ def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_liste
     assert asked == []
     assert planned([B], log_start=0) == [KNOWN]
     assert asked == [{A.id.segment_id}], "it has become whole since: no leader is asked"
+    asked.clear()
+    new = segment(200, 299)
+    assert planned([B, new], log_start=100) == [KNOWN, PUBLISH]
+    assert asked == [B, new], "none is asked of what lies below the log start"
 
 
 def test_where_nothing_is_whole_and_nothing_of_ours_is_there_it_may_be_another_place():

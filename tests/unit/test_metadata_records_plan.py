@@ -123,6 +123,11 @@ def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_th
         plan([A, theirs, ours[0]], outside=[theirs])
 
 
+def test_segment_of_another_log_over_a_gap_is_left_out_when_remote_storage_is_not_asked():
+    theirs, ours = segment(120, 310), segment(300, 399)
+    assert plan([theirs, ours], [A, C], outside=[theirs]) == [PublishAction.OTHER_LINEAGE, PublishAction.PUBLISH]
+
+
 def test_records_come_in_the_order_in_which_brokers_must_see_them():
     known = cache_of(replace(A, state=STARTED))
     planned = plan_segments(PARTITION, [A, B], known, log_start_offset=0, why_outside=lambda _: "")
