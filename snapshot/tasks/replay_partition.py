@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,10 @@ from tiersnap.snapshot.codecs import Row
 from tiersnap.snapshot.errors import recorded
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
-from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FINDING,
@@ -41,15 +38,8 @@ _AS_LISTED = ("directory_id", "cluster_id", "leader_epochs", "expired_to", "encr
 
 
 @dataclass(frozen=True)
-class ReplayPartition:
-    """INPUT rows of one partition -> PARTITIONS rows; attributes as in ListingReplay."""
-
-    options: ReplayOptions
-    sink: SnapshotSink | None
-    run: int
-    now: int
-    look: RemoteLook | None = None
-    away: list[str] = field(default_factory=list)
+class ReplayPartition(ListingReplay):
+    """INPUT rows of one partition -> PARTITIONS rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Replay the partition.
@@ -61,8 +51,7 @@ class ReplayPartition:
         if rows.listed is None:
             raise ValueError("no listing before the decodes: Spark did not keep the order of the sort")
         listing = listing_of(rows.listed)
-        task = ListingReplay(self.options, self.sink, self.run, self.now, self.look, self.away)
-        replayed = task.replay(listing, TableDecodes(rows), resume_of(rows.facts))
+        replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.facts))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
         yield from to_batches(fact_rows(replayed, rows.listed, listing, self.run, digest))
 
