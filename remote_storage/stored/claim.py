@@ -15,7 +15,7 @@ complete copies that a longer one of another replica replaced: no attempt delete
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -72,7 +72,7 @@ class Attempt:
     def __post_init__(self) -> None:
         if not is_uuid(self.segment_id):
             raise UsageError(f"{self.segment_id!r} is no segment id: 22 characters base64url")
-        for text in (self.run_id, self.warehouse or "", self.process.host, self.process.start):
+        for text in (self.run_id, self.warehouse or "", self.process.host, self.process.process_start):
             if len(text) > LONGEST:
                 raise UsageError(f"{text[:60]!r}… is too long for a claim: at most {LONGEST} characters")
 
@@ -202,9 +202,7 @@ def _stored_attempt(attempt: Attempt) -> _StoredAttempt:
         segment_id=attempt.segment_id,
         run_id=attempt.run_id,
         warehouse=attempt.warehouse,
-        host=attempt.process.host,
-        pid=attempt.process.pid,
-        process_start=attempt.process.start,
+        **asdict(attempt.process),
         ended=attempt.ended,
     )
 

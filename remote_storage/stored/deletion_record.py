@@ -30,13 +30,12 @@ _MOVE_AWAY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Deleting:
+class Deleting(Stored, frozen=True):
     """A segment in DELETE_SEGMENT_STARTED; `end_offset` is exclusive."""
 
-    segment_id: str
-    start_offset: int
-    end_offset: int
+    segment_id: SegmentId
+    start_offset: Offset
+    end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,7 @@ class ExpireRecord:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        rows = (
-            _StoredDeleting(segment_id=each.segment_id, start_offset=each.start_offset, end_offset=each.end_offset)
-            for each in self.deleting
-        )
-        return stored_json.encode(_StoredRecord(log_start_offset=self.log_start_offset, deleting=tuple(rows)))
+        return stored_json.encode(_StoredRecord(log_start_offset=self.log_start_offset, deleting=self.deleting))
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
@@ -72,19 +67,12 @@ class ExpireRecord:
         empty = next((each for each in found.deleting if each.end_offset <= each.start_offset), None)
         if empty is not None:
             raise stored_json.corrupt(name, what, f"no segment: {empty.segment_id}", _MOVE_AWAY)
-        rows = (Deleting(each.segment_id, each.start_offset, each.end_offset) for each in found.deleting)
-        return cls(found.log_start_offset, tuple(rows))
-
-
-class _StoredDeleting(Stored, frozen=True, kw_only=True):
-    segment_id: SegmentId
-    start_offset: Offset
-    end_offset: Offset
+        return cls(found.log_start_offset, found.deleting)
 
 
 class _StoredRecord(StoredObject, frozen=True, kw_only=True):
     log_start_offset: Offset
-    deleting: tuple[_StoredDeleting, ...]
+    deleting: tuple[Deleting, ...]
 
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:

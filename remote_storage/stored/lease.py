@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, ObjectNotFoundError
@@ -44,9 +44,7 @@ class LeaseHolder:
         return stored_json.encode(
             _StoredLease(
                 run_id=self.run_id,
-                host=self.process.host,
-                pid=self.process.pid,
-                process_start=self.process.start,
+                **asdict(self.process),
                 renewals=self.renewals,
                 ended=self.ended,
             )

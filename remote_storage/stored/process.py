@@ -17,11 +17,11 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; `start` is empty where the system does not say it."""
+    """One process; `process_start` is empty where the system does not say it."""
 
     host: str
     pid: int
-    start: str
+    process_start: str
 
 
 def this_process() -> Process:
@@ -32,9 +32,9 @@ def this_process() -> Process:
 def is_gone(process: Process) -> bool:
     """Return whether `process` has certainly ended; False if that cannot be known."""
     place = _place()
-    if process.host != socket.gethostname() or place is None or not process.start.startswith(place):
+    if process.host != socket.gethostname() or place is None or not process.process_start.startswith(place):
         return False
-    return _start(process.pid) != process.start
+    return _start(process.pid) != process.process_start
 
 
 def _place() -> str | None:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 
+import msgspec
 from msgspec import Meta
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError, UnblockHeldError
@@ -62,19 +63,7 @@ class SavedConfigs:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        at = None
-        if (of := self.process) is not None:
-            at = _StoredProcess(host=of.host, pid=of.pid, process_start=of.start)
-        return stored_json.encode(
-            _StoredConfigs(
-                cluster_id=self.cluster_id,
-                topic=self.topic,
-                topic_id=self.topic_id,
-                partitions=self.partitions,
-                before=dict(self.before),
-                process=at,
-            )
-        )
+        return stored_json.encode(msgspec.convert(self, _StoredConfigs, from_attributes=True))
 
 
 class _StoredProcess(Stored, frozen=True, kw_only=True):
@@ -223,10 +212,7 @@ def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
         raise _no_record(name, f"{others[0][:80]} is no setting that it overrides")
-    process = None
-    if (at := found.process) is not None:
-        process = Process(at.host, at.pid, at.process_start)
-    return SavedConfigs(found.cluster_id, topic, topic_id, found.partitions, found.before, process)
+    return msgspec.convert(found, SavedConfigs, from_attributes=True)
 
 
 def _no_record(name: str, why: str) -> CorruptDataError:

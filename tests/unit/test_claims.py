@@ -359,10 +359,10 @@ def test_this_process_is_not_gone():
 
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
-    code = "from tiersnap.remote_storage.stored.process import this_process; p = this_process(); print(p.pid, p.start)"
+    code = "from tiersnap.remote_storage.stored.process import this_process; p = this_process(); print(p.pid, p.process_start)"
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
     pid, start = child.stdout.readline().split()
-    process = replace(this_process(), pid=int(pid), start=start)
+    process = replace(this_process(), pid=int(pid), process_start=start)
     assert not is_gone(process)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -373,18 +373,18 @@ def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
 
 def test_another_process_with_the_same_pid_is_not_the_one_that_is_gone():
     here = this_process()
-    assert is_gone(replace(here, start=here.start + "0"))
+    assert is_gone(replace(here, process_start=here.process_start + "0"))
 
 
 @pytest.mark.parametrize("change", ["host", "boot", "namespace", "unknown"])
 def test_what_cannot_be_seen_from_here_is_not_said_to_be_gone(change):
     here = this_process()
-    boot, namespace, ticks = here.start.split("/")
+    boot, namespace, ticks = here.process_start.split("/")
     elsewhere = {
-        "host": replace(ELSEWHERE, start=here.start),
-        "boot": replace(here, start=f"other/{namespace}/{ticks}"),
-        "namespace": replace(here, start=f"{boot}/1/{ticks}"),
-        "unknown": replace(here, start=""),
+        "host": replace(ELSEWHERE, process_start=here.process_start),
+        "boot": replace(here, process_start=f"other/{namespace}/{ticks}"),
+        "namespace": replace(here, process_start=f"{boot}/1/{ticks}"),
+        "unknown": replace(here, process_start=""),
     }
     assert not is_gone(replace(elsewhere[change], pid=2**22 + 1))
 
@@ -405,7 +405,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
     if said == "no start":
         show_boot(proc)
     monkeypatch.setattr("tiersnap.remote_storage.stored.process._PROC", proc)
-    assert this_process().start == ""
+    assert this_process().process_start == ""
     assert not is_gone(replace(here, pid=2**22 + 1))
 
 
@@ -413,7 +413,7 @@ def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(
     status_file(tmp_path, 20)
     show_boot(tmp_path)
     monkeypatch.setattr("tiersnap.remote_storage.stored.process._PROC", tmp_path)
-    assert this_process().start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
+    assert this_process().process_start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
 
 
 def show_boot(proc: Path) -> None:

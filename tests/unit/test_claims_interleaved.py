@@ -185,5 +185,5 @@ def test_a_run_without_tables_waits_until_the_claim_is_stale_or_its_process_gone
     here = this_process()
     store, _ = run([(attempt("r0", process=here), {})], [], {(0, step)})
     assert copy(store, attempt("r1")) == REFUSED
-    store, _ = run([(attempt("r0", process=Process(here.host, 2**22 + 1, here.start)), {})], [], {(0, step)})
+    store, _ = run([(attempt("r0", process=Process(here.host, 2**22 + 1, here.process_start)), {})], [], {(0, step)})
     assert copy(store, attempt("r1")) == WON

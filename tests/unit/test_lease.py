@@ -73,7 +73,7 @@ def test_a_lease_that_was_given_back_or_whose_process_is_gone_is_free_at_once(st
     Lease(store, KEY, "first").release()
     Lease(store, KEY, "second").release()
     here = this_process()
-    boot = here.start.rpartition("/")[0]
+    boot = here.process_start.rpartition("/")[0]
     store.replace(KEY, LeaseHolder("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
     Lease(store, KEY, "third").check()
 

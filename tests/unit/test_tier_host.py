@@ -46,7 +46,7 @@ pytestmark = pytest.mark.unit
 
 LOGS = DATA / "kafka-3.9.1/logs"
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
-GONE = replace(this_process(), start=this_process().start + "0")
+GONE = replace(this_process(), process_start=this_process().process_start + "0")
 ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {
     0: [data_batch(0, 10, 1, 0, 0)],

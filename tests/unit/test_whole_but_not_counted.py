@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
 
 NOW = 1_795_266_000_000
 MINUTE = 60_000
-GONE = replace(this_process(), start=this_process().start + "0")
+GONE = replace(this_process(), process_start=this_process().process_start + "0")
 KEYS = ObjectKeys()
 ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {base: [data_batch(base, 10, 1, 0, base)] for base in (0, 10, 20, 30)}

@@ -27,7 +27,7 @@ from tiersnap.snapshot.report.run_info import RunCounts
 pytestmark = pytest.mark.unit
 
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
-GONE = replace(this_process(), start=this_process().start + "0")
+GONE = replace(this_process(), process_start=this_process().process_start + "0")
 FINISHED = "1 copy is finished now that other attempts had made"
 
 
