@@ -29,8 +29,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.tables.facts import flat
-from tiersnap.snapshot.tasks.replay_partition import ReplayOptions
 
 pytestmark = pytest.mark.spark
 

@@ -359,7 +359,10 @@ def test_this_process_is_not_gone():
 
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
-    code = "from tiersnap.remote_storage.stored.process import this_process; p = this_process(); print(p.pid, p.process_start)"
+    code = (
+        "from tiersnap.remote_storage.stored.process import this_process; p = this_process(); "
+        "print(p.pid, p.process_start)"
+    )
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
     pid, start = child.stdout.readline().split()
     process = replace(this_process(), pid=int(pid), process_start=start)
