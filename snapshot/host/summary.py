@@ -259,10 +259,10 @@ class Host:
 
     def check(self) -> str:
         """How to see that it is done."""
-        names = self._arguments
+        remote = self.remote or self.broker_remote
+        names = f"{self._arguments} --remote {remote}" if remote else self._arguments
         waits = "; the broker's RemoteCopyLagBytes falls" if self.blocked else ""
-        unasked = " (after tier or unblock with --remote, which tells what is tiered)" if not self.remote else ""
-        names += f" --remote {self._remote}" if self.remote else ""
+        unasked = "" if remote else " (after tier or unblock with --remote, which tells what is tiered)"
         return f"tiersnap doctor {names} and tiersnap scan {names} end with exit code 0{unasked}{waits}"
 
     @property
