@@ -111,7 +111,7 @@ soak: install ## 100,000 generated logs by three folds and the main job, a milli
 	$(BIN)/python -m tests.broker.harness.jars 4.1.1 || echo "no Kafka here: its classes are left out"
 	$(BIN)/python -m tests.soak --first $(or $(FIRST),0) --logs $(or $(LOGS),100000) --inputs $(or $(INPUTS),1000000)
 
-chaos: install ## A storm over three brokers and tiersnap, its history judged: docs/chaos.md; SEED=n MINUTES=20 CONTROL=1 SPARK=1
+chaos: install ## A storm over three brokers and tiersnap, its history judged: docs/contributing/chaos.md; SEED=n MINUTES=20 CONTROL=1 SPARK=1
 	$(BIN)/python -m tests.broker.harness.jars 4.3.1
 	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control) $(if $(SPARK),--spark)
 
@@ -121,7 +121,7 @@ audit: install ## Known vulnerabilities of what uv.lock names, asked of osv.dev
 ##@ Benchmarks
 .PHONY: bench bench-check
 BENCH_TOOLS := $(UV) sync -q --frozen --all-extras --group dev --group bench --python $(PYTHON)
-bench: install ## Budgets beside their peers, into docs/benchmarks.md; BENCH=quick|default|full
+bench: install ## Budgets beside their peers, into docs/contributing/benchmarks.md; BENCH=quick|default|full
 	$(BENCH_TOOLS) 2>/dev/null || $(BENCH_TOOLS) --system-certs
 	$(BIN)/python -m tests.broker.harness.jars 4.1.1
 	$(BIN)/python -m tests.perf.bench

@@ -1,7 +1,7 @@
 """Plan what `repair` writes into a partition, before anything is touched.
 
 The newest snapshot that a broker can load becomes its live state at the next start, and what tiersnap computed should
-only ever be that when somebody said so. Hence the limit, see docs/adr/0003-repair-limits.md:
+only ever be that when somebody said so. Hence the limit, see docs/contributing/adr/0003-repair-limits.md:
 
     newest = the highest file that decodes and lies above the log start offset
              (a broker deletes a corrupt newest file and all at or below the log start, and takes the next)

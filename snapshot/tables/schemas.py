@@ -262,7 +262,7 @@ AUDIT_FINDINGS = _schema(
     *_PARTITION,
     ("run", _LONG),
     ("kind", _TEXT),  # models.audit_rules.AuditKind
-    ("rule", _TEXT),  # number of the statement in docs/seeds.md
+    ("rule", _TEXT),  # number of the statement in docs/contributing/seeds.md
     ("judgement", _TEXT),  # audit_rules.LossVerdict, UNREAD, or "" where nothing is judged
     ("harm", _TEXT),  # models.audit_rules.Harm
     ("producer_id?", _LONG),

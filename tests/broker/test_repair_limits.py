@@ -1,6 +1,6 @@
 """How far up `repair` may write: what it computed becomes a broker's live state only where somebody said so.
 
-See docs/adr/0003-repair-limits.md. Each test ends with a broker that tiers everything right.
+See docs/contributing/adr/0003-repair-limits.md. Each test ends with a broker that tiers everything right.
 """
 
 from __future__ import annotations

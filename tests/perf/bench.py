@@ -1,4 +1,4 @@
-"""`make bench`: every budget beside its peer, as a Markdown table, docs/benchmarks.md and a picture.
+"""`make bench`: every budget beside its peer, as a Markdown table, docs/contributing/benchmarks.md and a picture.
 
 `python -m tests.perf.bench [part …]` runs some parts only and prints; all of them also write the page. BENCH chooses
 the sizes (see scale).

@@ -1,4 +1,4 @@
-"""The main job on very many collected partitions, as rows of docs/scaling.md: `python -m tests.perf.many_partitions`.
+"""The main job on very many collected partitions, as rows of scaling.md: `python -m tests.perf.many_partitions`.
 
 One partition of twenty closed segments is collected, and its Parquet is written again under as many names as are asked
 for (100,000): what a run reads of a fleet is there, without the segments. Prints what a first run and one with nothing

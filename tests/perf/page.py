@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its picture, from measured rows."""
+"""docs/contributing/benchmarks.md and its picture, from measured rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tests.perf.measure import Row
 from tests.perf.scale import DATA
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "contributing"
 _KEPT = DATA / "measured.json"
 _TITLES = {
     "decode": "Decode and fold of a log",

@@ -1,14 +1,20 @@
-"""Links that leave docs/ are names of files on the site: the files are in the repository, not on the site."""
+"""Links that leave docs/ or name folders are names on the site: what they lead to is in the repository alone."""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from typing import Any
 
-_OUT_OF_DOCS = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]+|[\w/-]+/|[\w-]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#:]+)\)")
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Return the page with the name of the file in place of such a link."""
-    return _OUT_OF_DOCS.sub(
-        lambda link: f"`{link[2].lstrip('./')}`" if link[1] != link[2] else f"`{link[1]}`", markdown
-    )
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    """Return the page with the name of the file or folder in place of such a link."""
+
+    def kept(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), link[2]))
+        is_page = not target.startswith("..") and posixpath.splitext(target)[1]
+        return link[0] if is_page else f"`{target.lstrip('./')}`"
+
+    return _LINK.sub(kept, markdown)

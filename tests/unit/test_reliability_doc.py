@@ -31,7 +31,7 @@ def test_every_test_that_is_named_exists(row: list[str]) -> None:
 
 
 def test_every_file_that_the_page_of_oracles_names_exists() -> None:
-    page = (ROOT / "docs/reliability-oracles.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/contributing/reliability-oracles.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:tests|conf)/[\w./-]+)`", page)
     assert len(named) > 10
     assert [name for name in named if not (ROOT / name).exists()] == []

@@ -1,4 +1,4 @@
-"""docs/seeds.md names modules, symbols, rows of tables, scenarios and commands that exist, each statement once."""
+"""seeds.md names modules, symbols, rows of tables, scenarios and commands that exist, each statement once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiersnap.snapshot.exactly_once.models.decision_table import Row
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-LINES = (ROOT / "docs/seeds.md").read_text(encoding="utf-8").splitlines()
+LINES = (ROOT / "docs/contributing/seeds.md").read_text(encoding="utf-8").splitlines()
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in LINES if re.match(r"\| [0-9]", line)]
 BUILT = [(row[0], row[2]) for row in ROWS if not row[2].startswith("n/a")]
 SYMBOL = re.compile(r"`([\w/]+)\.py` \(`([\w.]+)`\)(?: rows? ((?:(?:, | and | to )?(?:[D\d]\w*|PrepareCommit))+))?")

@@ -1,6 +1,6 @@
 """What an audit of batches can find, by which rule, what harm was done, and why a producer is unknown.
 
-`rule` is the number of the statement in docs/seeds.md that says so. `harm` holds if the judgement
+`rule` is the number of the statement in docs/contributing/seeds.md that says so. `harm` holds if the judgement
 (`LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read. The judgement is a
 decision table whose first row that fits decides; it follows "Solving the problem of spurious OutOfOrderSequence errors"
 (KIP-185's discussion).

@@ -1,4 +1,4 @@
-"""What an audit can find: each kind has a rule that docs/seeds.md numbers, and a harm that judgements can undo."""
+"""What an audit can find: each kind has a rule that seeds.md numbers, and a harm that judgements can undo."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import (
 
 pytestmark = pytest.mark.unit
 
-SEEDS = (Path(__file__).parents[4] / "docs/seeds.md").read_text(encoding="utf-8")
+SEEDS = (Path(__file__).parents[4] / "docs/contributing/seeds.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_has_one_rule_that_docs_seeds_numbers() -> None:
