@@ -125,6 +125,7 @@ def doctor(
 
     tiersnap doctor /var/lib/kafka/data
     tiersnap doctor /data-1/kafka,/data-2/kafka --remote s3://bucket/tiers
+    tiersnap doctor /var/lib/kafka/data --bootstrap-server broker-1:9092
 
     LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
     small files are read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when

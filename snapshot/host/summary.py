@@ -246,6 +246,9 @@ class Host:
             yield f"tiersnap verify {self._arguments} --remote {self._remote}   {begin} there: not compared here"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
+        if self.broker_server and self.broker_remote and not self.remote:
+            asks = f"tiersnap doctor {self._arguments} --remote {self.broker_remote} {self.broker_server}"
+            yield f"{asks}   no stop; also names copies that hang, and replicas that forgot producers"
 
     def _room(self) -> Iterator[str]:
         """What must be freed before anything else is done; a broker that finds no room stops."""

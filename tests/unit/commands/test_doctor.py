@@ -237,6 +237,15 @@ def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
     assert found["next"][0].startswith(f"tiersnap unblock {command}   no stop; ")  # type: ignore[index]
 
 
+def test_doctor_names_the_look_that_needs_the_cluster_if_a_broker_runs(log_dir: Path, tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(AIVEN)
+    with started_broker(log_dir, properties):
+        *_, last = document(log_dir)["next"]  # type: ignore[misc]
+    words = f"tiersnap doctor {log_dir} --remote s3://bucket/tiers --bootstrap-server localhost:9092   no stop;"
+    assert last.startswith(words)
+
+
 def test_doctor_says_when_the_disk_is_full_while_a_broker_writes(log_dir: Path) -> None:
     assert document(log_dir)["log_dirs"][0]["full_in_ms"] is None  # type: ignore[index]
     log = file_of(log_dir / "orders-0", 10, ".log")
