@@ -23,6 +23,8 @@ from tiersnap.snapshot.report.from_tables import (
     audit_of_tables,
     failover_of,
 )
+from tiersnap.snapshot.report.remote_checks import COLUMNS as CHECK_COLUMNS
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind, by_partition, newest_replays
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
@@ -148,6 +150,11 @@ def audit(warehouse: str) -> Audit | None:
     findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
     audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
+
+
+def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
+    """How much of each partition's remote segments `tiersnap verify --warehouse` has verified."""
+    return remote_checked(read_table(warehouse, "remote_checks", list(CHECK_COLUMNS)).to_pylist())
 
 
 def copies(warehouse: str) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -39,6 +40,7 @@ from tiersnap.jobs.options import (
 )
 from tiersnap.jobs.output import Format, Output, terminal_width
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.sentences import ByName, tell_failures
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded
@@ -94,6 +96,7 @@ class DoctorResult:
     remote: list[ProbeAnswer]
     records: RemoteRecords | None
     findings: list[Finding]
+    verified: Annotated[list[VerifiedPartition], Meta(description="by --remote-checks")]
     hung: list[HungRemoteCopy]
     twice: list[CopiedTwice]
     forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
@@ -112,6 +115,7 @@ class DoctorResult:
 @hung_after_option
 @producer_expiration_option
 @now_option
+@remote_checks_option
 def doctor(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -120,6 +124,7 @@ def doctor(
     hung_after: int | None,
     producer_expiration: int | None,
     now: int,
+    checks_file: Path | None,
 ) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
@@ -154,14 +159,17 @@ def doctor(
     copies = told_copies(cluster, log_dirs, now, hung_after)
     view = view if compared is None else replace(view, layout=compared.layout)
     host = _look(output, log_dirs, view, now, producer_expiration) if log_dirs else Host(())
+    verified = verified_partitions(checks_file)
     if output.format is Format.TABLE:
-        width = terminal_width()
-        for name, lines in _sections(host, answers, compared, copies).items():
+        width, sections = terminal_width(), _sections(host, answers, compared, copies)
+        if view.remote is not None:
+            sections["verified"] = verified_lines(verified)
+        for name, lines in sections.items():
             for number, line in enumerate(lines):
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, host.errors)
     else:
-        output.document(_result(host, answers, compared, copies), errors=host.errors)
+        output.document(_result(host, answers, compared, copies, verified), errors=host.errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
     hangs = ExitCode.GATE_REFUSED if copies.hung else ExitCode.OK
     return found or host.exit_code or hangs or exit_code_of(answers)
@@ -197,7 +205,13 @@ def _with_broker(host: Host) -> Host:
     return replace(host, broker_remote=remote, broker_server=server)
 
 
-def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None, copies: ToldCopies) -> DoctorResult:
+def _result(
+    host: Host,
+    answers: Sequence[ProbeAnswer],
+    compared: Compared | None,
+    copies: ToldCopies,
+    verified: list[VerifiedPartition],
+) -> DoctorResult:
     has_host = bool(host.log_dirs)
     mending = list(_of_cluster(host, compared, copies))
     return DoctorResult(
@@ -206,6 +220,7 @@ def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | Non
         remote=list(answers),
         records=None if compared is None else as_records(compared),
         findings=list(host.findings),
+        verified=verified,
         hung=list(copies.hung),
         twice=list(copies.twice),
         forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],

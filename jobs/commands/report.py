@@ -186,10 +186,11 @@ def report(
         return ExitCode.OK
     import pyarrow as pa
 
-    from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness
+    from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
+    from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.run_info import last_run_info
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
@@ -222,6 +223,7 @@ def report(
             f"cluster knows goes with {_remove_orphans(info)}"
         )
     if folder is not None:
+        summary = with_remote_checks(summary, remote_checks(warehouse))
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     return ExitCode.OK

@@ -17,6 +17,7 @@ from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.readiness.verdict import Verdict
@@ -100,6 +101,7 @@ class ScannedSegment:
 @opt.remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
 @opt.scanning_cluster_options
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
+@remote_checks_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @metrics_options
 def scan(
@@ -112,6 +114,7 @@ def scan(
     view: opt.RemoteView,
     told_by: opt.ToldBy,
     report: Path | None,
+    checks_file: Path | None,
     segments: bool,
     sinks: Sinks,
 ) -> int:
@@ -170,7 +173,8 @@ def scan(
         from tiersnap.jobs.pipeline.settings import new_run_id
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
-        page.write(report, host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or ""))
+        info = host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or "")
+        page.write(report, info, read_checks(checks_file))
         output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code
 

@@ -17,6 +17,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -171,6 +172,7 @@ class TierSummary:
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
+@remote_checks_option
 @metrics_options
 def tier(
     output: Output,
@@ -179,6 +181,7 @@ def tier(
     told_by: opt.ToldBy,
     every_boundary: bool,
     report: Path | None,
+    checks_file: Path | None,
     sinks: Sinks,
 ) -> int:
     r"""Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
@@ -211,9 +214,10 @@ def tier(
     info = replace(info, source=", ".join(log_dirs), **vars(done.counts))
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:
+        from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
 
-        made = summarise(list(done.readiness()), info)
+        made = with_remote_checks(summarise(list(done.readiness()), info), read_checks(checks_file))
         write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report)

@@ -8,19 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_checks import (
+    COLUMNS,
+    TierRequest,
+    TierVerification,
+    refuse_unusable,
+    tell_tier,
+    tier_options,
+    verify_on_spark,
+)
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.check.local_log import LocalLog
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.remote_start import Beginnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +62,17 @@ class VerifiedSnapshot:
 class VerifySummary:
     """What was left out."""
 
+    NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
     not_compared: Annotated[
-        int, Meta(description="files of logs that begin in remote storage, which was not asked: --remote")
+        int, Meta(description="files of logs that begin in remote storage, which was not asked; or remote segments")
     ]
+    verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="remote segments by verdict")] = UNSET
+    skipped: Annotated[int | UnsetType, Meta(description="remote segments: an earlier check holds")] = UNSET
+    bytes: Annotated[int | UnsetType, Meta(description="of the remote segments that were verified")] = UNSET
 
 
-@command(VerifiedSnapshot, summary=VerifySummary)
-@opt.log_dirs_argument()
+@command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
+@opt.log_dirs_argument(required=False)
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
@@ -67,6 +84,8 @@ class VerifySummary:
 @opt.now_option
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
+@tier_options
+@opt.spark_options
 def verify(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -77,6 +96,8 @@ def verify(
     now: int,
     view: opt.RemoteView,
     strict: bool,
+    tier: TierRequest,
+    spark: opt.SparkRequest,
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.
 
@@ -92,7 +113,17 @@ def verify(
     UNVERIFIED, or --remote does not tell how a log begins, 6 when something of the log may not be read. `scan` says
     what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
     fold exactly.
+
+    Without LOGDIR, or with --depth, the remote segments in --remote are verified: their metadata; every snapshot, by
+    default; or every byte. A snapshot is compared with the log of LOGDIR as far as that goes, else with the fold of its
+    own segment and with earlier snapshots, by what a broker would keep now. CORRUPT and MISSING are damage, exit code
+    5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin.
+    A changed batch whose CRC was made anew is found only against another copy. Interrupted, go on with --resume.
     """
+    if tier.depth is not None or not log_dirs:
+        return _verify_tier(
+            output, log_dirs, selection, check_crc, None if strict else producer_expiration, now, view, tier, spark
+        )
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.verify import Verification
 
@@ -119,3 +150,44 @@ def verify(
     for line in of_unknown_beginnings(job.beginnings):
         output.warn(line)
     return job.exit_code
+
+
+def _verify_tier(
+    output: Output,
+    log_dirs: tuple[str, ...],
+    selection: Selection,
+    check_crc: bool,
+    producer_expiration: int | None,
+    now: int,
+    view: opt.RemoteView,
+    tier: TierRequest,
+    spark: opt.SparkRequest,
+) -> int:
+    """Verify what lies in remote storage."""
+    refuse_unusable(tier, view, log_dirs)
+    asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, now, producer_expiration)
+    if tier.warehouse is not None:
+        checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
+    else:
+        logs = _local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc)
+        checks, tally = TierVerification(view, selection, tier, asked, logs if log_dirs else None).run(output)
+
+    def summary() -> VerifySummary:
+        verdicts = {each.value: count for each, count in tally.verdicts.items()}
+        return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
+
+    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary)
+    return tell_tier(output, tally, asked.depth, has_local_log=bool(log_dirs))
+
+
+def _local_logs(
+    log_dirs: tuple[str, ...], selection: Selection, beginnings: Beginnings, check_crc: bool
+) -> dict[TopicPartition, LocalLog]:
+    from tiersnap.remote_storage.check.local_log import LocalLog
+    from tiersnap.snapshot.log.selection import open_log_dirs, selected_of
+
+    found = selected_of(open_log_dirs(log_dirs), selection) if log_dirs else ()
+    return {
+        (partition.topic, partition.partition): LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc)
+        for named, partition in found
+    }

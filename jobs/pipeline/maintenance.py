@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.jobs.pipeline.checking import CHECK_KEY
 from tiersnap.jobs.pipeline.listing import order
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.snapshot.errors import UsageError
@@ -88,6 +89,13 @@ def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
     return left.select(*ATTEMPT_KEY, "state", "run").distinct()
 
 
+def superseded_checks(remote_checks: DataFrame) -> DataFrame:
+    """CHECK_KEY and run of checks that are not the newest of their segment."""
+    keys = remote_checks.select(*CHECK_KEY, "run").distinct()
+    last = F.max("run").over(Window.partitionBy(*CHECK_KEY))
+    return keys.withColumn("_last", last).where("run < _last").select(*CHECK_KEY, "run")
+
+
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[Maintained]:
     """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
 
@@ -115,6 +123,7 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
             (*ATTEMPT_KEY, "state", "run"),
             superseded_states(warehouse.read("remote_log_segments")),
         ),
+        ("remote_checks", (*CHECK_KEY, "run"), superseded_checks(warehouse.read("remote_checks"))),
         # Last: what is superseded elsewhere is told by it.
         ("partitions", (*PARTITION_KEY, "run"), superseded_partitions(partitions)),
     ]

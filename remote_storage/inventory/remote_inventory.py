@@ -99,10 +99,7 @@ def list_remote_partition(
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    changed, beside = list_beside_claims(store, keys, partition)
-    record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
-    going = {each.segment_id for each in record.deleting}
-    listed = [each for each in list_segments(store, keys, partition, local=local) if each.segment_id not in going]
+    listed, changed, record = list_attempts(store, keys, partition, local=local)
     known = known or KnownManifests(store, keys, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     read = partial(read_segment, store, known=known)
@@ -130,6 +127,21 @@ def list_remote_partition(
         record.log_start_offset,
         tuple(each for each in segments if each.segment_id in alone),
     )
+
+
+def list_attempts(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool
+) -> tuple[list[SegmentObjects], dict[ClaimedSegment, int], ExpireRecord]:
+    """List what may be segments, when each claim was last written (ms), and what `tiersnap expire` deletes.
+
+    Raises:
+        NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
+    """
+    changed, beside = list_beside_claims(store, keys, partition)
+    record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
+    going = {each.segment_id for each in record.deleting}
+    listed = [each for each in list_segments(store, keys, partition, local=local) if each.segment_id not in going]
+    return listed, changed, record
 
 
 def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:

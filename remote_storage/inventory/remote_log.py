@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
@@ -26,14 +24,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
-from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.producer_state import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
@@ -147,16 +144,7 @@ class RemoteLog:
     def _fold(self, found: RemoteSegment, first: int, last: int) -> np.ndarray:
         copy = self._copy(found)
         fold = ProducerFold()
-        with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-            path = Path(scratch) / f"{copy.start_offset:020d}.log"
-            try:
-                with path.open("xb") as file:
-                    fetch_log(self.store, copy, file)
-            except OSError as error:
-                raise cannot_write(path, error) from error
-            except ObjectNotFoundError as error:
-                raise CorruptDataError(error.message) from error
-            segment = Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
+        with fetched_segment(self.store, copy) as segment:
             runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
         if end.finding is not None:
             name = f"{self.store.uri}{self.layout.log_key(copy.metadata)}"

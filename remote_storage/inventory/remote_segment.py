@@ -7,7 +7,7 @@ read from the end of the log, and the leader epochs from their file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import (
@@ -265,23 +265,35 @@ def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
     return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *copy.attempt))
 
 
-def read_indexes(store: ObjectStore, copy: RemoteSegment) -> dict[IndexType, bytes | None]:
-    """All indexes of a copy; None for a transaction index that it never had.
+def read_indexes(
+    store: ObjectStore, copy: RemoteSegment, wanted: Collection[IndexType] = tuple(IndexType)
+) -> dict[IndexType, bytes | None]:
+    """Indexes of a copy; None for a transaction index that it never had. One request, for LocalTieredStorage one each.
+
+    Args:
+        wanted: all of them by default; else only the bytes from the first of these to the last are read.
 
     Raises:
         ObjectNotFoundError: an object of the copy is gone.
         CorruptDataError: it is shorter than its manifest says, or not what was stored.
     """
     if copy.places is None:
-        return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in IndexType}
+        return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in wanted}
     key = ObjectKeys().segment(KeyKind.INDEXES, copy.metadata)
-    size = max(place[0] + place[1] for place in copy.places.values() if place)
-    data = get_small(store, ObjectInfo(key, size, None, 0), limit=INDEXES_BYTES)
+    places = {index: copy.places[index] for index in wanted}
+    first = min((place[0] for place in places.values() if place), default=0)
+    size = max((place[0] + place[1] for place in places.values() if place), default=0)
+    if len(places) == len(IndexType):
+        first, data = 0, get_small(store, ObjectInfo(key, size, None, 0), limit=INDEXES_BYTES)
+    else:
+        data = store.get_range(key, first, min(size - first, INDEXES_BYTES))
     indexes: dict[IndexType, bytes | None] = {}
-    for index, place in copy.places.items():
-        indexes[index] = None if place is None else data[place[0] : place[0] + place[1]]
+    for index, place in places.items():
+        indexes[index] = None if place is None else data[place[0] - first : place[0] - first + place[1]]
         if place is not None and len(indexes[index] or b"") != place[1]:
-            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {count_of(len(data), 'byte')}", key=key)
+            raise CorruptDataError(
+                f"{store.uri}{key}: {index} ends after {count_of(first + len(data), 'byte')}", key=key
+            )
     return indexes
 
 

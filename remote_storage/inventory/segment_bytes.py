@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from typing import BinaryIO
 
 import google_crc32c
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TransientError
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
 
 FETCH_SIZE = 8 << 20
 
@@ -64,6 +70,26 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
             hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
             key=key,
         )
+
+
+@contextmanager
+def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment]:
+    """Give a copy's segment file, in a temporary folder that goes with the context.
+
+    Raises:
+        CorruptDataError: the log is gone, ends early or is damaged; see `fetch_log`.
+        UsageError, TransientError: it cannot be written; see `cannot_write`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
+        path = Path(scratch) / f"{copy.start_offset:020d}.log"
+        try:
+            with path.open("xb") as file:
+                fetch_log(store, copy, file)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        except ObjectNotFoundError as error:
+            raise CorruptDataError(error.message) from error
+        yield Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
 
 
 def _pieces(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, bytes]]:

@@ -67,6 +67,12 @@ def encode(entries: np.ndarray) -> bytes:
     return raw.tobytes()
 
 
+def ongoing_transactions(entries: np.ndarray) -> np.ndarray:
+    """Return the open transactions (ONGOING_TXN_DTYPE, ascending first offset) of snapshot entries (ENTRY_DTYPE)."""
+    opened = entries[entries["current_txn_first_offset"] >= 0]
+    return _ongoing(opened["producer_id"], opened["current_txn_first_offset"])
+
+
 def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the entries that a run of batches adds to the transaction index of its segment.
 

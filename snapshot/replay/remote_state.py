@@ -220,7 +220,7 @@ class _Search:
             except CorruptDataError:
                 continue
             living = live_entries(older, as_of=self._now, expiration=self._expiration)
-            if lost := int((~_is_followed(living, latest, each.end_offset)).sum()):
+            if lost := int((~is_followed(living, latest, each.end_offset)).sum()):
                 raise _RefusedError(
                     f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
                     f"{each.end_offset}",
@@ -240,8 +240,11 @@ def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
     return both.take(np.argsort(both["producer_id"]))
 
 
-def _is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of the older entries of which `latest` has one that batches from `offset` on can have left."""
+def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
+    """Return the mask of the older entries of which `latest` has one that batches from `offset` on can have left.
+
+    Both are ENTRY_DTYPE, ascending producer id; `older` is what was known at `offset`.
+    """
     place = np.searchsorted(latest["producer_id"], older["producer_id"])
     is_there = place < latest.size
     is_there[is_there] = latest["producer_id"][place[is_there]] == older["producer_id"][is_there]

@@ -139,6 +139,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         cure_steps=steps("tiersnap repair LOGDIR --remote REMOTE --replace --apply", report.run, _of_host(report)),
         forecast=report.forecast,
         snapshots=parts.snapshot_counts(report),
+        remote_checked=parts.remote_checked(report),
         examples=parts.examples(report),
         ready_steps=steps(NEXT_STEP[Verdict.READY], report.run, Place()),
         headline=parts.headline(report),

@@ -165,13 +165,30 @@ def snapshot_counts(report: Report) -> dict[str, int]:
 
 
 def _at_end(found: SnapshotsAtEnds) -> str:
-    if found.provenance is Provenance.BROKER_UNVERIFIED:
+    is_compared = found.compared is not None or not found.snapshot.is_trusted
+    if found.provenance is Provenance.BROKER_UNVERIFIED or (found.provenance is Provenance.BROKER and not is_compared):
         return _AT_END[SnapshotVerdict.UNVERIFIED]
     if found.provenance not in (None, Provenance.BROKER):
         return "computed by tiersnap"
     if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
         return "differ only where a broker that loads them drops or resets the entry"
     return _AT_END[found.compared or found.snapshot]
+
+
+def remote_checked(report: Report) -> str:
+    """Return how much of what is in remote storage was verified, in a sentence; "" where nothing is there."""
+    partitions = [each for topic in report.topics for each in topic.partitions]
+    found = {(each.topic, each.partition): each.remote_checked for each in partitions if each.remote_checked}
+    if not found:
+        return "Nobody says whether what is in remote storage is right" if report.cluster.tiered_segments else ""
+    segments, verified, compared, unsound = (
+        sum(getattr(each, name) for each in found.values()) for name in ("segments", "verified", "compared", "unsound")
+    )
+    return (
+        f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
+        f"last {time(max(each.last_at for each in found.values()))}; snapshots of {compared:,} were compared with a "
+        f"log; {unsound:,} are not sound"
+    )
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:

@@ -17,7 +17,7 @@ Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -34,6 +34,7 @@ from tiersnap.snapshot.readiness.verdict import (
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.next_step import Step
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, Size
 
 
@@ -181,6 +182,7 @@ class PartitionReport(Totals, _Partition):
         blocking: in ascending base offset: the first is cleared first; GAP_BEFORE only if the table holds nothing that
             it could wait for.
         snapshots: in offset order; None where the run did not list the segments one by one.
+        remote_checked: how much of what is in remote storage was verified; None where nobody says.
     """
 
     log_start_offset: Size
@@ -188,6 +190,7 @@ class PartitionReport(Totals, _Partition):
     high_watermark: Size | None
     blocking: tuple[Blocker, ...]
     snapshots: tuple[Held, ...] | None = None
+    remote_checked: RemoteChecked | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +338,16 @@ class Report(ReadinessDocument):
 
     causes: tuple[PageCause, ...]
     topics: tuple[PageTopic, ...]
+
+
+def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Report:
+    """Return the report with how much of each partition's remote segments was verified."""
+
+    def told(each: PagePartition) -> PagePartition:
+        return replace(each, remote_checked=found.get((each.topic, each.topic_id, each.partition)))
+
+    topics = (replace(topic, partitions=tuple(map(told, topic.partitions))) for topic in report.topics)
+    return replace(report, topics=tuple(topics)) if found else report
 
 
 def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:

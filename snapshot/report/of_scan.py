@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 
 from tiersnap.snapshot.readiness.scanned import Scanned
 from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, ForgetfulReplica, NewestSnapshot
+from tiersnap.snapshot.report.model import with_remote_checks
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
@@ -40,9 +43,10 @@ class ScanPage:
                 )
             )
 
-    def write(self, folder: Path, info: RunInfo) -> None:
-        """The files, when all partitions are in."""
+    def write(self, folder: Path, info: RunInfo, checks: Mapping[Key, RemoteChecked]) -> None:
+        """The files, when all partitions are in; `checks` say what was verified in remote storage."""
         made = replace(summarise(self._rows, info), forgetful=tuple(self._forgetful))
+        made = with_remote_checks(made, checks)
         write_report(made, folder, ExactlyOnce(failover=Failover.of(self._newest)))
 
 

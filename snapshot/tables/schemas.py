@@ -7,6 +7,7 @@
     record_batches       headers of batches, written by `tiersnap decode` alone
     audits               which partitions `tiersnap audit --to` looked at, and how far
     audit_findings       what it found in them
+    remote_checks        what `tiersnap verify --warehouse` found out about remote segments
 
 All are only appended to, but for stale rows of record_batches. `run` is the number of the run that wrote a row,
 ascending; of the rows with one key those with the greatest count. Offsets named `next_...` and `..._end_offset` are
@@ -334,6 +335,29 @@ COPY_PLAN = pa.struct(
 # READINESS as a run has it.
 JUDGED = pa.schema([*READINESS, pa.field("copy", COPY_PLAN)])  # null where the segment is not READY
 
+# What `tiersnap verify --warehouse` found out about remote segments. Of the rows of one segment id those with the
+# greatest `run` count; a row without a segment id is of offsets that no complete segment holds, and counts while no
+# later run looked into that partition.
+REMOTE_CHECKS = _schema(
+    ("topic", _TEXT),
+    ("topic_id", _TEXT),
+    ("partition", _INT),
+    ("segment_id", _TEXT),
+    ("base_offset", _LONG),
+    ("next_base_offset?", _LONG),
+    ("leader_epoch", _LONG),  # its newest; -1 where nobody can tell
+    ("is_of_log", _BOOL),
+    ("listed", _LONG),  # segments of the partition that were listed
+    ("bytes", _LONG),  # of all its objects
+    ("written_at", _LONG),  # ms, by the store's clock
+    ("depth", _TEXT),  # check.remote_check.CheckDepth
+    ("verdict", _TEXT),  # check.remote_check.RemoteVerdict
+    ("compared_with", _TEXT),  # check.remote_check.ComparedWith
+    ("reason", _TEXT),
+    ("checked_at", _LONG),  # ms
+    ("run", _LONG),  # number of the check, ascending; not that of a run of the pipeline
+)
+
 TABLES = {
     "segments": SEGMENTS,
     "partitions": PARTITIONS,
@@ -342,6 +366,7 @@ TABLES = {
     "record_batches": RECORD_BATCHES_TABLE,
     "audits": AUDITS,
     "audit_findings": AUDIT_FINDINGS,
+    "remote_checks": REMOTE_CHECKS,
 }
 
 

@@ -52,6 +52,7 @@ def _fetch(place: Place) -> list[Word]:
 COMMANDS: dict[str, Words] = {
     "doctor": _at("doctor"),
     "doctor -b": _at("doctor", *_CLUSTER, more=lambda place: ["--now", utc(place.world.store.time) or ""]),
+    "verify --depth full": _at("verify --depth full"),
     **_with_cluster("tier", more=lambda place: [place.disk]),
     **_with_cluster("publish", more=lambda place: ["--log-dir", place.disk]),
     **_with_cluster("unblock", more=lambda place: ["--source", place.disk]),

@@ -46,7 +46,7 @@ TOTALS = [
     "verdicts",
 ]
 KNOWN = ["compared", "forecast", "forgetful"]
-LISTS = ["blocking", "snapshots"]
+LISTS = ["blocking", "snapshots", "remote_checked"]
 
 
 @pytest.fixture(scope="module")

@@ -167,6 +167,7 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
         ("MATCHES", "COMPUTED", None, "computed by tiersnap"),
         ("MATCHES", "COMPUTED_FROM_LOG_START", "CORRUPT", "computed by tiersnap"),
         ("UNVERIFIED", "BROKER_UNVERIFIED", None, "not compared with the log"),
+        ("MATCHES", "BROKER", None, "not compared with the log"),
     ]
     rows = [
         row("t", 0, base, base + 1, "READY", snapshot=snapshot, snapshot_provenance=provenance, compared=compared)
@@ -176,7 +177,8 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
     report = summarise(table(rows), RUN)
     assert snapshot_counts(report) == Counter(words for *_, words in kinds)
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", to_html(report)))
-    assert "at the ends of 10 closed segments: 2 identical to the log, 2 computed by tiersnap, 1 " in page
+    assert "at the ends of 11 closed segments: 2 " in page
+    assert " 2 identical to the log, " in page
     assert page.count("identical to the log") == 1
 
 

@@ -1,0 +1,135 @@
+"""`tiersnap verify --remote --warehouse`: remote segments that are new, and those whose last check is old, verified."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline.before_spark import Session, started
+from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.session import spoken
+from tiersnap.jobs.pipeline.settings import new_run_id
+from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK, CheckTask
+from tiersnap.remote_storage.check.plan import CheckPlan
+from tiersnap.remote_storage.check.remote_check import RemoteVerdict
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+TABLE = "remote_checks"
+CHECK_KEY = ("topic_id", "partition", "segment_id")
+_PARTITION = ("topic", "topic_id", "partition")
+_MOST_TASKS = 2_000
+_SHOWN = 1_000
+_STRICT = [str(SnapshotVerdict.MATCHES), str(SnapshotVerdict.EXTENDS)]
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass
+class CheckOutcome:
+    """What one check found: counts by verdict, bytes of the segments, and rows of those that are not sound."""
+
+    verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
+    bytes: int = 0
+    segments: int = 0
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def check_remote(
+    spark: SparkSession | Session,
+    warehouse: str,
+    plan: CheckPlan,
+    task: CheckTask,
+    *,
+    recheck: int | None,
+    s3: S3Settings | None = None,
+) -> CheckOutcome:
+    """Verify the partitions of a plan, and append what is found to the table `remote_checks`.
+
+    Args:
+        recheck: ms, after which a sound segment is verified again at the latest; None for never.
+
+    Raises:
+        TransientError: another run is at work on the warehouse.
+    """
+    run_id = new_run_id()
+    with spoken("verify"), only_run(warehouse, run_id, s3) as check:
+        tables = Warehouse(started(spark), warehouse, check)
+        done = tables.read(TABLE)
+        run = (done.agg(F.max("run").alias("run")).collect()[0].run or 0) + 1
+        known = holding(done, now=task.asked.now, recheck=recheck)
+        rows = checked(to_check(tables.spark, plan, known, compared_snapshots(tables.read("partitions"))), task)
+        tables.append(TABLE, rows.withColumn("run", F.lit(run).cast("long")), run_id=run_id)
+        return _outcome(tables.read(TABLE).where(F.col("run") == run))
+
+
+def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
+    """REMOTE_CHECKS -> the newest rows of each segment that are not too old at `now` (ms): CHECKED.
+
+    They are due at different times within the second half of `recheck` (ms), so that no run has all of them to do.
+    """
+    order = F.struct("run", "checked_at")
+    last = checks.where("segment_id != ''").groupBy(*CHECK_KEY).agg(F.max_by(F.struct("*"), order).alias("row"))
+    rows = last.select("row.*").select(*CHECKED.names)
+    if recheck is None:
+        return rows
+    share = F.lit(1) + F.pmod(F.crc32("segment_id"), F.lit(1000)) / F.lit(1000)
+    return rows.where(F.col("checked_at") > F.lit(now) - F.lit(recheck / 2) * share)
+
+
+def compared_snapshots(partitions: DataFrame) -> DataFrame:
+    """PARTITIONS -> topic, topic_id, partition, and `compared`: COMPARED of snapshots that a replay vouches for."""
+    facts = newest(partitions, PARTITION_KEY)
+    ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "replayed.topic_id")
+    of_file = F.when(F.col("boundary.found").isin(_STRICT), F.col("boundary.file_crc"))
+    boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(
+        *PARTITION_KEY, "offset", F.coalesce("boundary.object_crc", of_file).alias("crc")
+    )
+    rows = boundaries.where("crc is not null").join(ids.where("topic_id is not null"), on=list(PARTITION_KEY))
+    return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*(each.name for each in COMPARED))).alias("compared"))
+
+
+def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:
+    """Return TO_CHECK rows of the partitions of a plan, spread over tasks."""
+    columns = zip(*((of.topic, of.topic_id, of.partition) for of in plan.partitions), strict=True)
+    types = (TO_CHECK.field(name).type for name in _PARTITION)
+    table = pa.table([pa.array(each, kind) for each, kind in zip(columns, types, strict=True)], names=list(_PARTITION))
+    # Spark answers a plan from the cache of an equal one, and remote storage changes.
+    partitions = spark.createDataFrame(table).where(F.lit(uuid.uuid4().hex).isNotNull())
+    told = known.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*CHECKED.names)).alias("known"))
+    rows = reduce(lambda left, right: left.join(right, on=list(_PARTITION), how="left"), [told, compared], partitions)
+    return rows.select(*TO_CHECK.names).repartition(min(len(plan.partitions), _MOST_TASKS), "topic_id", "partition")
+
+
+def checked(rows: DataFrame, task: Task) -> DataFrame:
+    """TO_CHECK -> CHECKED, by check.check_task.CheckTask."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
+
+    return rows.mapInArrow(run, of_arrow(CHECKED))
+
+
+def _outcome(rows: DataFrame) -> CheckOutcome:
+    outcome = CheckOutcome()
+    of_segment = F.count_if(F.col("segment_id") != "").alias("segments")
+    sums = (F.count("*").alias("rows"), F.sum("bytes").alias("bytes"), of_segment)
+    for row in rows.groupBy("verdict").agg(*sums).collect():
+        outcome.verdicts[RemoteVerdict(row.verdict)] = row["rows"]
+        outcome.bytes += row["bytes"]
+        outcome.segments += row["segments"]
+    unsound = [each.value for each in RemoteVerdict if not each.is_sound]
+    found = rows.where(F.col("verdict").isin(unsound)).orderBy(*_PARTITION, "base_offset").limit(_SHOWN)
+    outcome.rows = [row.asDict() for row in found.select(*CHECKED.names).collect()]
+    return outcome

@@ -1,0 +1,306 @@
+"""What remote storage holds, verified on this host or by a Spark job for `tiersnap verify`; and what that told."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tiersnap.jobs import options as opt
+from tiersnap.jobs.again import again
+from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
+from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.progress import Progress
+from tiersnap.remote_storage.check.remote_check import (
+    CheckDepth,
+    CheckRequest,
+    RemoteCheck,
+    RemoteVerdict,
+    exit_code_of,
+)
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.check.local_log import LocalLog
+    from tiersnap.remote_storage.check.plan import CheckPlan
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
+
+COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "verdict", "compared_with", "reason")
+_SAMPLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSample:
+    """How many segments are verified: so many, or so many of a hundred."""
+
+    number: int | None = None
+    percent: float | None = None
+
+    def __str__(self) -> str:
+        """As it is written."""
+        return f"{self.number}" if self.percent is None else f"{self.percent:g}%"
+
+
+def _sample(text: str) -> SegmentSample:
+    found = _SAMPLE.fullmatch(text)
+    if found is None or not float(found[1]) or (found[2] and float(found[1]) > 100) or ("." in text and not found[2]):
+        raise ValueError(f"{text!r} is no sample; use a number of segments as 100, or 5%")
+    return SegmentSample(percent=float(found[1])) if found[2] else SegmentSample(number=int(found[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class TierRequest:
+    """What was asked for of the tier; `recheck` is ms."""
+
+    depth: CheckDepth | None
+    sample: SegmentSample | None
+    resume: Path | None
+    warehouse: str | None
+    recheck: int | None
+
+
+def _request(
+    depth: str | None, sample: SegmentSample | None, resume: Path | None, warehouse: str | None, recheck: int | None
+) -> TierRequest:
+    return TierRequest(None if depth is None else CheckDepth(depth), sample, resume, warehouse, recheck)
+
+
+# Given to the command as `tier: TierRequest`.
+tier_options = opt.as_one(
+    "tier",
+    _request,
+    once(
+        "--depth",
+        type=click.Choice([each.value for each in CheckDepth]),
+        help="Verify what lies in --remote: its metadata, every snapshot too, or every byte.  [default: snapshots, "
+        "without LOGDIR]",
+    ),
+    once(
+        "--sample",
+        type=Parsed("sample", _sample, str),
+        metavar="N|PERCENT",
+        help="Only so many remote segments, others each time: 100, or 5%.",
+    ),
+    once(
+        "--resume",
+        type=LocalPath(dir_okay=False),
+        help="Skip what this file tells: JSON lines of an earlier --depth, to which those of this one may be appended.",
+    ),
+    once(
+        "--warehouse",
+        metavar="URI",
+        help="Verify on Spark; the table remote_checks keeps the results, and what it tells is skipped.",
+    ),
+    click.option(
+        "--recheck",
+        type=DURATION,
+        default="30d",
+        show_default=True,
+        help="With --warehouse, verify again within this time; none never does.",
+    ),
+)
+
+
+# Given to the command as `checks_file: Path | None`; see `read_checks`.
+remote_checks_option = once(
+    "--remote-checks",
+    "checks_file",
+    type=LocalPath(dir_okay=False),
+    help="JSON lines of tiersnap verify --remote: say how much of remote storage was verified, when and how.",
+)
+
+
+def read_checks(file: Path | None) -> dict[Key, RemoteChecked]:
+    """Return how much of each partition's remote segments was verified, by the lines of a file; nothing without one.
+
+    Raises:
+        SourceNotFoundError: no such file.
+    """
+    from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
+
+    return {} if file is None else remote_checked(read_lines(file))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPartition:
+    """How much of a partition's remote segments was verified."""
+
+    partition: str
+    topic_id: str | None
+    sentence: str
+
+
+def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
+    """Return what `read_checks` does, by name."""
+    found = sorted(read_checks(file).items(), key=str)
+    return [VerifiedPartition(f"{topic}-{number}", of, each.sentence) for (topic, of, number), each in found]
+
+
+def verified_lines(found: Sequence[VerifiedPartition]) -> list[str]:
+    """Return them for people, or how to find out."""
+    return [f"{each.partition}: {each.sentence}" for each in found] or [
+        "nobody says whether what is there is right: tiersnap verify --remote URI --output jsonl > FILE tells it, "
+        "--remote-checks FILE shows it here"
+    ]
+
+
+@dataclass
+class CheckTally:
+    """What was found, counted."""
+
+    verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
+    bytes: int = 0
+    skipped: int = 0
+
+    def watch(self, checks: Iterable[RemoteCheck]) -> Iterator[RemoteCheck]:
+        """Count and hand on."""
+        for each in checks:
+            self.verdicts[each.verdict] += 1
+            self.bytes += each.bytes
+            yield each
+
+    def sentence(self, depth: CheckDepth) -> str:
+        """For people."""
+        sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound)
+        told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
+        of = count_of(self.verdicts.total(), "remote segment is sound", "remote segments are sound")
+        skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
+        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{f': {told}' if told else ''}{skipped}"
+
+
+@dataclass(frozen=True)
+class TierVerification:
+    """The tier, verified from this host.
+
+    Attributes:
+        local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
+    """
+
+    view: opt.RemoteView
+    selection: Selection
+    tier: TierRequest
+    asked: CheckRequest
+    local_logs: Mapping[TopicPartition, LocalLog] | None
+
+    def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Say the plan; return what is found, lazily, and its counts."""
+        from tiersnap.remote_storage.check.plan import plan_check
+
+        store, sample = store_of(self.view), self.tier.sample or SegmentSample()
+        plan = plan_check(
+            store, self.asked, self._is_wanted, local=is_local(self.view), number=sample.number, percent=sample.percent
+        )
+        output.talk(plan.sentence)
+        tally = CheckTally()
+        return tally.watch(self._checks(output, plan, tally)), tally
+
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
+
+    def _checks(self, output: Output, plan: CheckPlan, tally: CheckTally) -> Iterator[RemoteCheck]:
+        from tiersnap.remote_storage.check.partition_check import PartitionCheck
+
+        known = _known(self.tier.resume)
+        asked, store = replace(self.asked, sampled=plan.sampled), store_of(self.view)
+        progress = Progress(output, "verifying", len(plan.partitions))
+        for partition in progress.watch_done(sorted(plan.partitions, key=str)):
+            local = self._local_log(partition)
+            compare = None if local is None else local.compare
+            check = PartitionCheck(store, partition, asked, is_local(self.view), known, compare)
+            yield from check.checks()
+            tally.skipped += check.skipped
+
+    def _local_log(self, partition: TopicIdPartition) -> LocalLog | None:
+        found = (self.local_logs or {}).get((partition.topic, partition.partition))
+        return found if found is not None and found.partition.topic_id == partition.topic_id else None
+
+
+def verify_on_spark(
+    output: Output,
+    view: opt.RemoteView,
+    selection: Selection,
+    tier: TierRequest,
+    asked: CheckRequest,
+    spark: opt.SparkRequest,
+) -> tuple[Iterator[RemoteCheck], CheckTally]:
+    """Verify by a Spark job; return the segments that are not sound, and the counts of all."""
+    from tiersnap.jobs.pipeline.checking import check_remote
+    from tiersnap.jobs.pipeline.session import LONG_WORK
+    from tiersnap.remote_storage.check.check_task import CheckTask
+    from tiersnap.remote_storage.check.plan import plan_check
+    from tiersnap.snapshot.log.places import located
+
+    store, sample, local = store_of(view), tier.sample or SegmentSample(), is_local(view)
+    plan = plan_check(store, asked, selection.takes, local=local, number=sample.number, percent=sample.percent)
+    output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
+    task = CheckTask(store, local, replace(asked, sampled=plan.sampled))
+    session = partial(spark.session, java_options=LONG_WORK)
+    found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, s3=view.s3)
+    tally = CheckTally(found.verdicts, found.bytes, plan.partitions.total() - found.segments)
+    return (of_row(RemoteCheck, row) for row in found.rows), tally
+
+
+def is_local(view: opt.RemoteView) -> bool:
+    """Whether segments lie as LocalTieredStorage lays them."""
+    return view.layout != opt.LAYOUTS[0]
+
+
+def store_of(view: opt.RemoteView) -> ObjectStore:
+    """Return the store, to be read.
+
+    Raises:
+        SourceNotFoundError, UsageError: see `open_existing_store`.
+    """
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+    return open_existing_store(view.remote or "", view.s3, writes=False)
+
+
+def _known(file: Path | None) -> dict[str, RemoteCheck]:
+    """Return what earlier lines tell, the last of each segment; others are passed by.
+
+    Raises:
+        SourceNotFoundError: no such file.
+    """
+    from tiersnap.snapshot.report.remote_checks import read_lines
+
+    rows = [] if file is None else read_lines(file)
+    return {row["segment_id"]: msgspec.convert(row, RemoteCheck) for row in rows}
+
+
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, *, has_local_log: bool) -> ExitCode:
+    """Say how much is sound, and what comes next; return the exit code."""
+    output.talk(tally.sentence(depth))
+    if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
+        output.talk("next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR --remote URI --depth full")
+    if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
+        are = count_of(left, "snapshot is", "snapshots are")
+        output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
+    return exit_code_of(tally.verdicts)
+
+
+def refuse_unusable(tier: TierRequest, view: opt.RemoteView, log_dirs: tuple[str, ...]) -> None:
+    """See that the options name a tier.
+
+    Raises:
+        UsageError: --remote is missing, or an option that goes with another one.
+    """
+    if view.remote is None:
+        raise UsageError("--depth verifies remote storage, and --remote is missing", hint="--remote s3://bucket/prefix")
+    if tier.warehouse is not None and (log_dirs or tier.resume is not None):
+        raise UsageError(
+            "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
+            hint="give log directories of this host, or --warehouse",
+        )

@@ -1,0 +1,1 @@
+"""Verify remote segments: metadata, snapshots, or every byte."""

@@ -1,0 +1,78 @@
+"""Compare the snapshots of remote segments with the log on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import FileRef, Partition
+from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.examine import examine_decodes
+from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.segment_fold import LocalDecodes
+from tiersnap.snapshot.replay.trust import Comparison
+
+_ELSEWHERE = FileRef("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLocally:
+    """What a local log tells of remote segments, by segment id.
+
+    Attributes:
+        snapshots: comparisons of their snapshots with the log.
+        digests: over the headers of all batches, of those that are segments of the local log as well.
+    """
+
+    snapshots: Mapping[str, Comparison] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LocalLog:
+    """The log of one partition on this host; `beginnings` say what came before its files."""
+
+    filesystem: FileSystem
+    partition: Partition
+    beginnings: Beginnings
+    check_crc: bool = True
+
+    def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
+        """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.
+
+        Of several that end at one offset, one of them.
+        """
+        epochs, first = self.partition.leader_epochs or (), self.partition.first_base_offset
+        covered = coverage_of([copy.facts for copy in copies], epochs, ENDLESS)
+        ending = {copy.end_offset: copy for copy in copies if copy.end_offset > first and covered.covers(*copy.bounds)}
+        if not (ending and self.partition.segments):
+            return ToldLocally()
+
+        def read(offset: int) -> bytes | None:
+            if offset not in ending:
+                return None
+            try:
+                wanted = (IndexType.PRODUCER_SNAPSHOT,)
+                return read_indexes(store, ending[offset], wanted)[IndexType.PRODUCER_SNAPSHOT]
+            except (CorruptDataError, ObjectNotFoundError):
+                return b""
+
+        found = examine_decodes(
+            replace(self.partition, snapshots=dict.fromkeys(ending, _ELSEWHERE)),
+            LocalDecodes(self.filesystem, self.check_crc),
+            read,
+            begins=self.beginnings.of(self.partition),
+        )
+        told = ((copy.segment_id, found.snapshots.get(offset)) for offset, copy in ending.items())
+        digests = {(each.base_offset, each.next_base_offset): each.digest for each in found.segments}
+        return ToldLocally(
+            {segment_id: comparison for segment_id, comparison in told if comparison is not None},
+            {copy.segment_id: digests[copy.bounds] for copy in ending.values() if digests.get(copy.bounds)},
+        )

@@ -1,0 +1,228 @@
+"""Verify what remote storage holds of one partition, in ascending offsets.
+
+    metadata   every object is there, in the size that its manifest says; the segments, laid end to end under the leader
+               epochs of the newest one, have no hole
+    snapshots  each snapshot is compared with the first of these that there is: the local log; a snapshot at the offset
+               that a run compared or computed; the claim that vouches for it; the fold of its own segment, if a
+               producer of it may live. Whatever lives in an earlier snapshot must be in it, or batches explain it
+    full       the CRC-32C of every batch, their leader epochs, the indexes; and each snapshot is compared with the fold
+               of the remote log, from where that begins
+
+A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
+The rules for snapshots are those of snapshot.replay.remote_state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+from tiersnap.remote_storage.check.local_log import ToldLocally
+from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
+from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_attempts
+from tiersnap.remote_storage.inventory.remote_segment import (
+    IncompleteSegment,
+    RemoteSegment,
+    newest,
+    read_lineage,
+    read_segment,
+)
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stores.in_parallel import in_waves
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, joined
+
+_KEYS = ObjectKeys()
+CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
+"""Compares remote segments with the local log, as far as it goes."""
+
+
+def sample_order(segment_id: str, now: int) -> int:
+    """Return a number that puts segments into another order each time."""
+    return crc32c(f"{segment_id} {now}".encode())
+
+
+@dataclass
+class PartitionCheck:
+    """The check of one partition.
+
+    Attributes:
+        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
+        known: what was found out before, by segment id.
+        compare_locally: None without a local log.
+        compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
+        skipped: segments of which an earlier check holds, or that are not in the sample.
+    """
+
+    store: ObjectStore
+    partition: TopicIdPartition
+    asked: CheckRequest
+    local: bool
+    known: Mapping[str, RemoteCheck] = field(default_factory=dict)
+    compare_locally: CompareLocally | None = None
+    compared: Mapping[int, int] = field(default_factory=dict)
+    skipped: int = 0
+    _listed: list[SegmentObjects] = field(default_factory=list)
+    _claimed: frozenset[ClaimedSegment] = frozenset()
+    _lineage: LeaderEpochs = ()
+
+    def checks(self) -> Iterator[RemoteCheck]:
+        """Give what was found out, a row a segment, in ascending base offset; then offsets that no segment holds.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        self._listed, changed, record = list_attempts(self.store, _KEYS, self.partition, local=self.local)
+        self._claimed = frozenset(changed)
+        due = [each for each in self._listed if self._is_due(each)]
+        self.skipped = len(self._listed) - len(due)
+        waves = in_waves(partial(read_segment, self.store), self._to_read(due))
+        read = {each.segment_id: each for wave in waves for each in wave}
+        complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
+        problems = self._find_lineage(complete)
+        following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
+        covered = joined(
+            interval
+            for each in self._listed
+            for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
+        )
+        incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
+        yield from self._incomplete(incomplete, covered)
+        yield from self._complete([each.segment_id for each in due], complete, problems)
+        yield from self._holes(covered, incomplete, record.log_start_offset)
+
+    def _is_due(self, attempt: SegmentObjects) -> bool:
+        if attempt.missing:
+            return True
+        known = self.known.get(attempt.segment_id)
+        if known is not None and known.still_holds(self.asked.depth, attempt.modified, attempt.stored):
+            return False
+        sampled = self.asked.sampled
+        return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
+
+    def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
+        """Those and, for the lineage, what may be the newest segment."""
+        whole = [each for each in self._listed if not each.missing]
+        may_be_newest = {each.segment_id for each in whole[-1:]}
+        if known := [self.known[each.segment_id] for each in whole if each.segment_id in self.known]:
+            may_be_newest.add(max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id)
+        wanted = may_be_newest | {each.segment_id for each in due}
+        return [each for each in self._listed if each.segment_id in wanted]
+
+    def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
+        """Take the leader epochs of the newest segment that tells them; return what is wrong with newer ones."""
+        problems: dict[str, str] = {}
+        while left := [each for each in complete if each.segment_id not in problems]:
+            copy = newest(left)
+            try:
+                self._lineage = read_lineage(self.store, copy)
+                break
+            except (CorruptDataError, ObjectNotFoundError) as error:
+                problems[copy.segment_id] = error.message
+        return problems
+
+    def _held(
+        self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int | None
+    ) -> list[Interval]:
+        """Offsets of the log that a listed segment holds; of one that was never read, those up to the next segment."""
+        if isinstance(found, IncompleteSegment):
+            return []
+        if found is not None:
+            return self._agreed(found)
+        known = self.known.get(attempt.segment_id)
+        if known is not None:
+            end = known.next_base_offset
+            return [] if end is None or not known.is_of_log else [(known.base_offset, end)]
+        return [(attempt.start_offset, following or attempt.start_offset + 1)]
+
+    def _agreed(self, copy: RemoteSegment) -> list[Interval]:
+        if not self._lineage:
+            return [copy.bounds]
+        return agreed_intervals(copy.leader_epochs, copy.end_offset, self._lineage)
+
+    def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
+        end = covered[-1][1] if covered else 0
+        now = self.store.now() if found else 0
+        for each in found:
+            is_last = each.start_offset >= end
+            is_covered = any(start <= each.start_offset < stop for start, stop in covered)
+            is_young = is_last and now - each.written_at <= COPY_GRACE_MS
+            if each.objects is None or (not each.is_visible and (is_covered or is_young)):
+                continue  # of an attempt that ended, or that somebody is at
+            verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
+            if is_last and not each.is_visible:
+                verdict = RemoteVerdict.SUSPECT
+            yield self._row(each.objects, Told(verdict, each.problem))
+
+    def _holes(
+        self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment], expired_to: int
+    ) -> Iterator[RemoteCheck]:
+        told = {each.start_offset for each in incomplete}
+        for (_, start), (end, _) in pairwise(covered):
+            if end <= expired_to or any(start <= offset < end for offset in told):
+                continue
+            why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
+            yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
+
+    def _complete(
+        self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
+    ) -> Iterator[RemoteCheck]:
+        """Verify the complete segments that are due, with the others on the way as what came before."""
+        wanted, copies = set(due), {each.segment_id: each for each in complete}
+        own = [each for each in complete if each.segment_id in wanted and self._is_of_log(each)]
+        readable = [each for each in own if not each.is_encrypted]
+        compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
+        told = ToldLocally() if compare is None else compare(self.store, readable)
+        check = WholeSegmentCheck(self.store, self.asked, self._claimed, self.compared, told)
+        ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
+        for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
+            for attempt, copy, data in wave:
+                if attempt.segment_id not in wanted:
+                    check.skip(attempt)
+                elif copy is not None and (problem := problems.get(copy.segment_id)):
+                    check.forget()
+                    yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problem))
+                elif copy is not None:
+                    yield self._of_copy(copy, check.told(copy, data, is_of_log=self._is_of_log(copy)))
+
+    def _is_of_log(self, copy: RemoteSegment) -> bool:
+        return bool(self._agreed(copy))
+
+    def _of_copy(self, copy: RemoteSegment, told: Told) -> RemoteCheck:
+        epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)
+        if not is_of_log and told.verdict is RemoteVerdict.NOT_COMPARED:
+            told = Told(told.verdict, "written under leader epochs that the newest segment does not know")
+        size, at = copy.objects.stored, copy.written_at
+        return self._made(copy.segment_id, *copy.bounds, size, at, told, epoch, is_of_log=is_of_log)
+
+    def _row(self, objects: SegmentObjects, told: Told) -> RemoteCheck:
+        at = objects.segment_id, objects.start_offset, None, objects.stored, objects.modified
+        return self._made(*at, told, -1, is_of_log=False)
+
+    def _made(
+        self,
+        segment_id: str,
+        start: int,
+        end: int | None,
+        size: int,
+        at: int,
+        told: Told,
+        epoch: int,
+        *,
+        is_of_log: bool,
+    ) -> RemoteCheck:
+        of, asked = self.partition, self.asked
+        return RemoteCheck(
+            of.topic, of.topic_id or "", of.partition, segment_id, start, end, epoch, is_of_log,
+            len(self._listed), size, at, asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
+        )  # fmt: skip

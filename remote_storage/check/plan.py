@@ -1,0 +1,131 @@
+"""What a check will read: partitions and their segments, counted in one listing of the store; nothing else is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+
+from tiersnap.remote_storage.check.partition_check import sample_order
+from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.units import count_of, human_bytes
+
+_LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
+_SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
+# Requests of a segment beside those for its log: what the listing needs, and more of it for each depth.
+_AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
+_LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 5, CheckDepth.FULL: 8}
+_TAIL_BYTES = 1 << 20  # of a log of LocalTieredStorage, for its end
+_EVERY = 1 << 32
+_Object = tuple[TopicIdPartition, str, KeyKind, int, int]  # segment id, kind, bytes, ms
+
+
+@dataclass
+class CheckPlan:
+    """What was counted.
+
+    Attributes:
+        partitions: segments of each.
+        bytes: at most what the depth reads.
+        sampled: see CheckRequest; None where all segments are verified.
+    """
+
+    asked: CheckRequest
+    local: bool
+    partitions: Counter[TopicIdPartition] = field(default_factory=Counter)
+    segments: int = 0
+    requests: int = 0
+    bytes: int = 0
+    sampled: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        chosen = count_of(self.segments, "segment")
+        if self.sampled is not None:
+            chosen = f"{self.segments} of {count_of(self.partitions.total(), 'segment')}"
+        where = count_of(len(self.partitions), "partition")
+        reads = f"at most {count_of(self.requests, 'request')}, {human_bytes(self.bytes)}"
+        return f"plan: {chosen} of {where} at depth {self.asked.depth}: {reads}"
+
+    def add(self, kind: KeyKind, size: int, modified: int) -> None:
+        """Count an object of a segment that is verified."""
+        depth, expiration = self.asked.depth, self.asked.producer_expiration
+        if kind not in _LOGS:
+            self.bytes += size if depth is not CheckDepth.METADATA or kind in _SMALLEST else 0
+            return
+        self.segments += 1
+        self.requests += (_LOCAL if self.local else _AIVEN)[depth]
+        may_live = expiration is None or self.asked.now - modified < expiration
+        if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
+            self.requests += 1 - size // -FETCH_SIZE
+            self.bytes += size
+        elif self.local:
+            self.bytes += min(size, _TAIL_BYTES)
+
+
+def plan_check(
+    store: ObjectStore,
+    asked: CheckRequest,
+    is_wanted: Callable[[TopicPartition], bool],
+    *,
+    local: bool,
+    percent: float | None = None,
+    number: int | None = None,
+) -> CheckPlan:
+    """Count what will be read; a listing of the whole store, of which nothing is kept but a number a partition.
+
+    Args:
+        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
+        percent, number: of segments, as a sample; a second listing.
+
+    Raises:
+        ObjectNotFoundError: there is no segment.
+    """
+    sampled = None if percent is None else int(_EVERY * percent / 100)
+    if number is not None:
+        sampled = _largest_of(store, asked, is_wanted, number, local=local)
+    plan = CheckPlan(asked, local, sampled=sampled)
+    for partition, segment_id, kind, size, modified in _objects(store, is_wanted, local=local):
+        plan.partitions[partition] += kind in _LOGS
+        if sampled is None or sample_order(segment_id, asked.now) <= sampled:
+            plan.add(kind, size, modified)
+    if not plan.partitions:
+        raise ObjectNotFoundError(
+            f"{store.uri}: no remote segment",
+            hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
+        )
+    plan.requests += 4 * len(plan.partitions)
+    return plan
+
+
+def _objects(store: ObjectStore, is_wanted: Callable[[TopicPartition], bool], *, local: bool) -> Iterator[_Object]:
+    keys = ObjectKeys()
+    for info in store.list():
+        key = keys.recognise(info.key)
+        if key is None or key.segment_id is None or key.offset is None or key.kind.is_local is not local:
+            continue
+        if is_wanted((key.partition.topic, key.partition.partition)):
+            yield key.partition, key.segment_id, key.kind, info.size, info.modified
+
+
+def _largest_of(
+    store: ObjectStore, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool], number: int, *, local: bool
+) -> int:
+    """Return the largest `sample_order` of the `number` segments that are first in it."""
+    first: list[int] = []
+    for _, segment_id, kind, _, _ in _objects(store, is_wanted, local=local):
+        if kind in _LOGS:
+            order = -sample_order(segment_id, asked.now)
+            if len(first) < number:
+                heappush(first, order)
+            else:
+                heappushpop(first, order)
+    return -first[0] if first else 0

@@ -1,0 +1,116 @@
+"""What was found out about one remote segment, and what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from tiersnap.snapshot.errors import ExitCode
+
+
+class CheckDepth(StrEnum):
+    """How much of the tier is read; each depth includes those before it."""
+
+    METADATA = "metadata"  # listing, manifests, sizes, leader epochs against the lineage
+    SNAPSHOTS = "snapshots"  # every snapshot, and the log of segments whose producers may live
+    FULL = "full"  # every byte
+
+    @property
+    def rank(self) -> int:
+        """Its place: 0 reads least."""
+        return list(CheckDepth).index(self)
+
+
+class RemoteVerdict(StrEnum):
+    """What a remote segment is worth; names that snapshot files have as well mean the same."""
+
+    CORRUPT = "CORRUPT"  # damaged: an object is not what it must be
+    MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
+    SUSPECT = "SUSPECT"  # its snapshot contradicts what a broker would keep
+    UNVERIFIED = "UNVERIFIED"  # remote storage did not answer
+    NOT_CHECKABLE = "NOT_CHECKABLE"  # encrypted by the plugin; complete
+    NOT_COMPARED = "NOT_COMPARED"  # nothing is wrong, and its snapshot was compared with no fold
+    EXTENDS = "EXTENDS"
+    MATCHES = "MATCHES"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong with the segment, as far as it was read."""
+        return self in _SOUND
+
+
+_SOUND = frozenset(
+    {RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.NOT_COMPARED, RemoteVerdict.EXTENDS, RemoteVerdict.MATCHES}
+)
+_DAMAGED = frozenset({RemoteVerdict.CORRUPT, RemoteVerdict.MISSING})
+
+
+class ComparedWith(StrEnum):
+    """What a snapshot was compared with."""
+
+    LOCAL_LOG = "LOCAL_LOG"
+    WAREHOUSE = "WAREHOUSE"  # the same bytes as a snapshot that a run compared with the log, or computed
+    CLAIM = "CLAIM"  # the same bytes as when it was uploaded, compared or computed
+    REMOTE_LOG = "REMOTE_LOG"  # the fold of remote segments, from where the remote log begins
+    OWN_SEGMENT = "OWN_SEGMENT"  # the fold of its segment, and producers of earlier snapshots that live
+    EARLIER_SNAPSHOTS = "EARLIER_SNAPSHOTS"  # producers of earlier snapshots that live
+    NOTHING = "NOTHING"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCheck:
+    """One remote segment that was verified, or offsets that no complete one holds."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
+    base_offset: int
+    next_base_offset: Annotated[int | None, Meta(description="exclusive end; null where nobody can tell")]
+    leader_epoch: Annotated[int, Meta(description="its newest; -1 where nobody can tell")]
+    is_of_log: Annotated[bool, Meta(description="whether its leader epochs are those of the newest segment")]
+    listed: Annotated[int, Meta(description="segments of the partition that were listed")]
+    bytes: Annotated[int, Meta(description="of all its objects")]
+    written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
+    depth: CheckDepth
+    verdict: RemoteVerdict
+    compared_with: ComparedWith
+    reason: str
+    checked_at: Annotated[int, Meta(description="ms")]
+
+    def rank(self) -> int:
+        """Return where it stands on a terminal: what is wrong first."""
+        return list(RemoteVerdict).index(self.verdict)
+
+    def still_holds(self, depth: CheckDepth, written_at: int, size: int) -> bool:
+        """Return whether nothing was wrong, at this depth at least, and the objects are still the same by listing."""
+        is_same = (self.written_at, self.bytes) == (written_at, size)
+        return is_same and self.verdict.is_sound and self.depth.rank >= depth.rank
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What to verify.
+
+    Attributes:
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        sampled: largest `sample_order` of the segments that are verified; None for all.
+    """
+
+    depth: CheckDepth
+    now: int
+    producer_expiration: int | None
+    sampled: int | None = None
+
+
+def exit_code_of(verdicts: Iterable[RemoteVerdict]) -> ExitCode:
+    """Return DATA_CORRUPT for damage, GATE_REFUSED for what is SUSPECT or was not read, else OK."""
+    found = set(verdicts)
+    if found & _DAMAGED:
+        return ExitCode.DATA_CORRUPT
+    return ExitCode.OK if found <= _SOUND else ExitCode.GATE_REFUSED

@@ -1,0 +1,290 @@
+"""Verify complete remote segments of one partition one after the other, with what the earlier ones told."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tiersnap.remote_storage.check.local_log import ToldLocally
+from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
+from tiersnap.remote_storage.check.segment_log import SegmentLog, combined, read_log
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
+from tiersnap.snapshot.replay.remote_state import is_followed
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, compare
+from tiersnap.snapshot.units import count_of
+
+_SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
+_TAIL = (IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)
+_CONCLUSIVE = frozenset(
+    {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
+)
+_ALIKE = "the same bytes as"
+Indexes = Mapping[IndexType, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of a segment."""
+
+    verdict: RemoteVerdict
+    reason: str
+    compared_with: ComparedWith = ComparedWith.NOTHING
+
+
+_COMPLETE = Told(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snapshot was not read")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """The producer state at an offset, as a sound snapshot tells it."""
+
+    offset: int
+    entries: np.ndarray
+
+
+@dataclass
+class _Fold:
+    """The fold of the remote log from `start` up to `end` (exclusive)."""
+
+    start: int
+    end: int
+    producers: ProducerFold = field(default_factory=ProducerFold)
+
+
+@dataclass
+class WholeSegmentCheck:
+    """Told of segments in ascending base offset.
+
+    Attributes:
+        claimed: segments of which there is a claim.
+        compared: see PartitionCheck.
+        local: what the local log says.
+    """
+
+    store: ObjectStore
+    asked: CheckRequest
+    claimed: Container[ClaimedSegment]
+    compared: Mapping[int, int]
+    local: ToldLocally
+    _known: _Known | None = None
+    _skipped: SegmentObjects | None = None
+    _fold: _Fold | None = None
+
+    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
+        """Return the snapshot and leader epochs of a segment that is to be told of, or why they cannot be read.
+
+        None where they are not read ahead; any thread may ask.
+        """
+        is_read = self.asked.depth is CheckDepth.SNAPSHOTS and copy is not None and not copy.is_encrypted
+        if not is_read or copy is None or copy.segment_id not in wanted or _size(copy) > _SMALL:
+            return None
+        try:
+            return read_indexes(self.store, copy, _TAIL)
+        except (CorruptDataError, ObjectNotFoundError) as error:
+            return CorruptDataError(error.message)
+
+    def skip(self, attempt: SegmentObjects) -> None:
+        """Pass by a segment; its snapshot is read if the next one needs to know what was before."""
+        self._skipped, self._fold = attempt, None
+
+    def forget(self) -> None:
+        """Pass by a segment that tells nothing."""
+        self._fold = None
+
+    def told(
+        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None, *, is_of_log: bool = True
+    ) -> Told:
+        """Return what is said of a segment.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        if copy.is_encrypted:
+            self.forget()
+            return Told(RemoteVerdict.NOT_CHECKABLE, "its objects are complete, and encrypted by the plugin")
+        if self.asked.depth is CheckDepth.METADATA:
+            return _COMPLETE
+        self._read_skipped()
+        told = self._read(copy, ahead, is_of_log=is_of_log)
+        if not told.verdict.is_sound:
+            self._fold = None if told.verdict is not RemoteVerdict.SUSPECT else self._fold
+        return told
+
+    def _read(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool) -> Told:
+        faults: list[str] = []
+        indexes, entries = self._indexes(copy, ahead, faults)
+        log = self._log(copy, indexes, faults, is_of_log=is_of_log)
+        if entries is None or faults:
+            is_missing = bool(faults) and all(fault.endswith("it is missing") for fault in faults)
+            return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
+        data = indexes[IndexType.PRODUCER_SNAPSHOT] or b""
+        told = self._compared(copy, data, entries, log, is_of_log=is_of_log)
+        if is_of_log and told.verdict.is_sound and told.compared_with is not ComparedWith.LOCAL_LOG:
+            told = self._lost(entries) or told
+        if is_of_log and told.verdict.is_sound:
+            self._known = _Known(copy.end_offset, entries)
+        return told
+
+    def _indexes(
+        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, faults: list[str]
+    ) -> tuple[Indexes, np.ndarray | None]:
+        """Read the indexes that the depth takes, and the snapshot's entries; None where it has none."""
+        try:
+            if isinstance(ahead, CorruptDataError):
+                raise ahead
+            wanted = tuple(IndexType) if self.asked.depth is CheckDepth.FULL else _TAIL
+            indexes = ahead or read_indexes(self.store, copy, wanted)
+        except (CorruptDataError, ObjectNotFoundError) as error:
+            faults.append(error.message)
+            return {}, None
+        try:
+            text = (indexes[IndexType.LEADER_EPOCH] or b"").decode("utf-8", "replace")
+            epochs = epochs_in_range(parse_leader_epochs(text, name="leader epochs"), *copy.bounds)
+            if epochs != copy.leader_epochs:
+                faults.append(f"leader epochs: {epochs} are not those of the manifest {copy.leader_epochs}")
+        except CorruptDataError as error:
+            faults.append(error.message)
+        try:
+            return indexes, snapshot_file.decode(indexes[IndexType.PRODUCER_SNAPSHOT] or b"", name="snapshot")
+        except CorruptDataError as error:
+            faults.append(error.message)
+            return indexes, None
+
+    def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
+        """Read the log where the depth takes it, and go on with the fold of the remote log."""
+        is_full = self.asked.depth is CheckDepth.FULL
+        if not is_full and (copy.segment_id in self.local.snapshots or not self._may_live(copy)):
+            return None
+        fold, at_start = self._fold, None
+        if self._known is not None and self._known.offset == copy.start_offset:
+            at_start = self._known.entries
+        elif copy.start_offset == 0:
+            at_start = np.empty(0, ENTRY_DTYPE)
+        cuts = [] if fold is None else [fold.end]
+        try:
+            log = read_log(
+                self.store, copy, cuts=cuts, indexes=indexes if is_full and indexes else None, at_start=at_start
+            )
+        except CorruptDataError as error:
+            faults.append(error.message)
+            self._fold = None
+            return None
+        faults.extend(log.faults)
+        if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
+            faults.append("log: its batches are not those of the local log")
+        if is_full and is_of_log:
+            self._go_on(copy, log, faults)
+        return log
+
+    def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[str]) -> None:
+        if self._fold is None or copy.start_offset > self._fold.end:
+            self._fold = _Fold(copy.start_offset, copy.start_offset)
+        if copy.end_offset <= self._fold.end:
+            return
+        behind = [run for run in log.runs if run.start_offset >= self._fold.end]
+        if (error := self._fold.producers.combine(combined(behind))) >= 0:
+            faults.append(f"log: no broker could replay the batch at {error}")
+        self._fold.end = copy.end_offset
+
+    def _compared(
+        self, copy: RemoteSegment, data: bytes, entries: np.ndarray, log: SegmentLog | None, *, is_of_log: bool
+    ) -> Told:
+        """Compare a snapshot with the best that there is."""
+        local = self.local.snapshots.get(copy.segment_id)
+        if local is not None and local.strict in _CONCLUSIVE:
+            return self._by(local, ComparedWith.LOCAL_LOG)
+        if self.compared.get(copy.end_offset) == crc32c(data):
+            return Told(RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE)
+        fold = self._fold
+        if fold is not None and fold.end == copy.end_offset and is_of_log:
+            state = to_entries(fold.producers.deltas())
+            return self._by(compare(entries, state, history_from=fold.start), ComparedWith.REMOTE_LOG)
+        if (vouched := self._vouched(copy, data)) is not None:
+            return vouched
+        if log is not None:
+            own = self._by(
+                compare(entries, to_entries(log.deltas), history_from=copy.start_offset), ComparedWith.OWN_SEGMENT
+            )
+            why = f"snapshot: agrees with its segment, and knows {count_of(entries.size, 'producer')}"
+            return replace(own, reason=why) if own.verdict.is_sound else own
+        reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
+        if reached >= copy.end_offset:
+            why = f"snapshot: knows offset {reached}, and the segment ends at {copy.end_offset - 1}"
+            return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
+        why = "its snapshot lacks no producer that lives; its segment was not read, for none of its producers does"
+        return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)
+
+    def _by(self, found: Comparison, of: ComparedWith) -> Told:
+        at = self.asked.now, self.asked.producer_expiration
+        return Told(RemoteVerdict(found.verdict(*at).value), f"snapshot: {found.reason(*at)}", of)
+
+    def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
+        """Say whether a snapshot is the one that the claim of its segment vouches for; None where none does."""
+        claim = copy.claim
+        if claim is None and copy.claimed_as in self.claimed:
+            try:
+                claim = read_claim(self.store, ObjectKeys(), copy.claimed_as)
+            except CorruptDataError:
+                return None
+        vouched = vouched_snapshot(claim, copy.segment_id)
+        if vouched is None:
+            return None
+        if vouched.crc32c != crc32c(data):
+            why = f"snapshot: has CRC {crc32c(data):08x}, its claim says {vouched.crc32c:08x}"
+            return Told(RemoteVerdict.CORRUPT, why, ComparedWith.CLAIM)
+        return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
+
+    def _may_live(self, copy: RemoteSegment) -> bool:
+        """Whether a broker that loads the snapshot now may keep a producer of the segment."""
+        newest = copy.metadata.max_timestamp if copy.metadata.max_timestamp >= 0 else copy.written_at
+        expiration = self.asked.producer_expiration
+        return expiration is None or self.asked.now - newest < expiration
+
+    def _lost(self, entries: np.ndarray) -> Told | None:
+        """Say which producers that live an earlier snapshot knows and this one does not; None where there is none."""
+        if self._known is None:
+            return None
+        as_of, expiration = self.asked.now, self.asked.producer_expiration
+        living = live_entries(self._known.entries, as_of=as_of, expiration=expiration)
+        lost = int((~is_followed(living, entries, self._known.offset)).sum())
+        if not lost:
+            return None
+        lives = count_of(lost, "producer that lives", "producers that live")
+        why = f"snapshot: has lost {lives}, known at {self._known.offset}"
+        return Told(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
+
+    def _read_skipped(self) -> None:
+        """Take the state at the end of the segment that was passed by."""
+        attempt, self._skipped = self._skipped, None
+        if attempt is None:
+            return
+        copy = read_segment(self.store, attempt)
+        if not isinstance(copy, RemoteSegment) or copy.is_encrypted:
+            return
+        try:
+            data = read_indexes(self.store, copy, (IndexType.PRODUCER_SNAPSHOT,))[IndexType.PRODUCER_SNAPSHOT]
+            self._known = _Known(copy.end_offset, snapshot_file.decode(data or b""))
+        except (CorruptDataError, ObjectNotFoundError):
+            return
+
+
+def _size(copy: RemoteSegment) -> int:
+    places = copy.places or {}
+    return sum(place[1] for index in _TAIL if (place := places.get(index)) is not None)

@@ -1,0 +1,108 @@
+"""How much of each partition's remote segments was verified, when and how: rows of `remote_checks`, summed up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.report.run_info import Size
+from tiersnap.snapshot.units import count_of, human_bytes, utc
+
+Key = tuple[str, str | None, int]  # topic, topic id, partition
+COLUMNS = (
+    *("topic", "topic_id", "partition", "segment_id", "listed", "bytes", "depth", "verdict", "compared_with"),
+    "checked_at",
+)
+_SOUND = ("MATCHES", "EXTENDS", "NOT_COMPARED", "NOT_CHECKABLE")
+_NO_FOLD = ("NOTHING", "EARLIER_SNAPSHOTS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteChecked:
+    """How much of a partition's remote segments was verified.
+
+    Attributes:
+        segments: in remote storage, when the newest check listed them.
+        verified, bytes: of them, segments that were verified, and the bytes of their objects.
+        compared: of those, segments whose snapshot was compared with a log.
+        unsound: SUSPECT, CORRUPT, MISSING or UNVERIFIED.
+        depths: verified segments by depth.
+    """
+
+    segments: Size
+    verified: Size
+    bytes: Size
+    compared: Size
+    unsound: Size
+    depths: dict[str, Size]
+    last_at: Annotated[int, Meta(description="ms")]
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        of = count_of(self.segments, "remote segment was", "remote segments were")
+        how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
+        wrong = f"{count_of(self.unsound, 'is', 'are')} not sound" if self.unsound else "all are sound"
+        return (
+            f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last {utc(self.last_at)}; "
+            f"snapshots of {self.compared} were compared with a log; {wrong}"
+        )
+
+
+def remote_checked(rows: Iterable[Mapping[str, Any]]) -> dict[Key, RemoteChecked]:
+    """Sum up rows of `remote_checks`, or lines of `tiersnap verify --remote`, by partition.
+
+    Of the rows of one segment the latest counts; a row of offsets that no segment holds counts if its partition has no
+    later row.
+    """
+    newest: defaultdict[Key, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        of_partition = newest[row["topic"], row["topic_id"], row["partition"]]
+        known = of_partition.get(row["segment_id"])
+        if known is None or known["checked_at"] <= row["checked_at"]:
+            of_partition[row["segment_id"]] = row
+    return {key: _summed(list(found.values())) for key, found in newest.items()}
+
+
+def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
+    last = max(rows, key=lambda row: row["checked_at"])
+    segments = [row for row in rows if row["segment_id"]]
+    current = [row for row in rows if row["segment_id"] or row["checked_at"] == last["checked_at"]]
+    return RemoteChecked(
+        segments=max(last["listed"], 0),
+        verified=min(len(segments), last["listed"]),
+        bytes=sum(row["bytes"] for row in segments),
+        compared=sum(row["compared_with"] not in _NO_FOLD for row in segments),
+        unsound=sum(row["verdict"] not in _SOUND for row in current),
+        depths=dict(Counter(row["depth"] for row in segments)),
+        last_at=last["checked_at"],
+    )
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the segments that JSON lines of `tiersnap verify --remote` tell; what else is there is passed by.
+
+    Raises:
+        SourceNotFoundError: no such file.
+    """
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        hint = "tiersnap verify --remote URI --output jsonl writes it"
+        raise SourceNotFoundError(f"{file}: {error.strerror}", hint=hint) from error
+    found = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of a run that was killed
+        if isinstance(row, dict) and row.keys() >= set(COLUMNS):
+            found.append(row)
+    return found

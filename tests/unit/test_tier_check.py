@@ -1,0 +1,175 @@
+"""`tiersnap verify --remote --depth`: a tier is verified by its metadata, its snapshots, or every byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+
+pytestmark = pytest.mark.unit
+
+LOGS = Path(__file__).parent.parent / "data/kafka-3.9.1/logs"
+LAYOUTS = ["aiven", "local-tiered-storage"]
+DEPTHS = ["metadata", "snapshots", "full"]
+
+
+@pytest.fixture(name="logs", scope="module")
+def fixture_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Log directories as a broker left them, but for compacted topics."""
+    logs = tmp_path_factory.mktemp("disk") / "logs"
+    shutil.copytree(LOGS, logs, ignore=shutil.ignore_patterns("__*", "compacted-*"))
+    return logs
+
+
+@pytest.fixture(name="right", params=LAYOUTS, scope="module")
+def fixture_right(
+    logs: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, ...]:
+    """All closed segments of them, tiered; the words that name the tier."""
+    store = DirectoryStore(tmp_path_factory.mktemp("right"))
+    for folder in sorted(logs.glob("*-?")):
+        tier(folder, store, layout=open_layout(request.param))
+    return "--remote", str(store.root), "--layout", request.param
+
+
+def checked(*words: str | Path, depth: str = "snapshots") -> Ran:
+    return tiersnap("verify", *words, *NOW, "--depth", depth)
+
+
+def verdicts(ran: Ran) -> Counter[str]:
+    return Counter(row["verdict"] for row in ran.rows)
+
+
+def place(of: PoisonedTier) -> tuple[str, ...]:
+    return "--remote", str(of.remote), "--layout", LAYOUTS[(of.remote / "kafka-tiered-storage").exists()]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_verify_ends_with_0_at_every_depth_of_a_tier_that_is_right(right: tuple[str, ...], depth: str) -> None:
+    assert_said(checked(*right, depth=depth), 0, "21 of 21 remote segments are sound", "plan: 21 segments of")
+
+
+def test_verify_full_says_matches_of_every_segment_of_a_tier_that_is_right(right: tuple[str, ...]) -> None:
+    ran = checked(*right, "--strict", depth="full")
+    assert Counter((row["verdict"], row["compared_with"]) for row in ran.rows) == {("MATCHES", "REMOTE_LOG"): 21}
+
+
+def test_verify_compares_remote_snapshots_with_the_local_log(right: tuple[str, ...], logs: Path) -> None:
+    ran = checked(logs, *right, "--topic", "orders|payments|churn")
+    assert {(row["verdict"], row["compared_with"]) for row in ran.rows} == {("MATCHES", "LOCAL_LOG")}
+    assert {row["topic"] for row in ran.rows} == {"orders", "payments", "churn"}
+
+
+def test_verify_strict_reads_segments_whose_producers_expired(right: tuple[str, ...]) -> None:
+    assert {row["compared_with"] for row in checked(*right, "--strict").rows} == {"OWN_SEGMENT"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("depth", ["snapshots", "full"])
+def test_verify_names_each_poisoned_snapshot_and_no_other(tmp_path: Path, depth: str, layout: str) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7, layout=layout)
+    ran = checked(*place(at), depth=depth)
+    assert_said(ran, 4, "5 of 7 remote segments are sound")
+    suspect = [row for row in ran.rows if row["verdict"] == "SUSPECT"]
+    assert [row["next_base_offset"] for row in suspect] == [685, 804]
+    assert all(" 229 " in row["reason"] for row in suspect)
+
+
+def test_verify_resumed_looks_into_nothing_that_an_earlier_one_told(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    first = tiersnap("verify", *place(at), *NOW, "--depth", "full", output="jsonl")
+    told = tmp_path / "told.jsonl"
+    lines = first.out.splitlines()
+    told.write_text("\n".join([*lines[:3], lines[3][:40]]))
+    ran = checked(*place(at), "--resume", told, depth="full")
+    assert_said(ran, 4, "3 segments were skipped")
+    assert [row["base_offset"] for row in ran.rows] == [338, 453, 574, 685]
+    assert verdicts(ran) == {"EXTENDS": 2, "SUSPECT": 2}
+    told.write_text(first.out)
+    assert [row["verdict"] for row in checked(*place(at), "--resume", told).rows] == ["SUSPECT", "SUSPECT"]
+
+
+def test_verify_resumed_looks_again_at_what_was_written_since(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    told = tmp_path / "told.jsonl"
+    told.write_text(tiersnap("verify", *place(at), *NOW, output="jsonl").out)
+    assert checked(*place(at), "--resume", told).rows == []
+    path = sorted(at.remote.rglob("*.indexes"))[2]
+    path.write_bytes(bytes(path.stat().st_size))
+    ran = checked(*place(at), "--resume", told)
+    assert [(row["base_offset"], row["verdict"]) for row in ran.rows] == [(222, "CORRUPT")]
+
+
+@pytest.mark.parametrize(("sample", "count"), [("3", 3), ("100%", 21), ("99", 21)])
+def test_verify_sample_takes_so_many_segments(right: tuple[str, ...], sample: str, count: int) -> None:
+    ran = checked(*right, "--sample", sample)
+    assert_said(ran, 0, f"plan: {count} of 21 segments")
+    assert len(ran.rows) == count
+
+
+@pytest.mark.parametrize("sample", ["0", "1.5", "101%", "few"])
+def test_verify_refuses_a_sample_that_is_none(right: tuple[str, ...], sample: str) -> None:
+    assert_said(checked(*right, "--sample", sample), 2, "is no sample")
+
+
+def test_verify_names_offsets_that_no_segment_holds(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    for path in at.remote.rglob("*0222-*"):
+        path.unlink()
+    ran = checked(*place(at), depth="metadata")
+    (row,) = (row for row in ran.rows if row["verdict"] == "MISSING")
+    assert (ran.exit_code, row["segment_id"], row["base_offset"], row["next_base_offset"]) == (5, "", 222, 338)
+    for path in at.remote.rglob("*0000-*"):
+        path.unlink()  # retention takes the oldest segments
+    assert verdicts(checked(*place(at), depth="metadata"))["MISSING"] == 1
+
+
+def test_verify_says_nothing_of_a_copy_in_flight(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    (newest,) = at.remote.rglob("*0685-*.rsm-manifest")
+    newest.unlink()
+    assert_said(checked(*place(at), depth="metadata"), 0, "6 of 6 remote segments are sound")
+
+
+def test_verify_says_not_checkable_of_encrypted_segments(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    for path in at.remote.rglob("*.rsm-manifest"):
+        said = json.loads(path.read_text()) | {"encryption": {"dataKey": "a", "aad": "b"}}
+        path.write_text(json.dumps(said))
+    for depth in DEPTHS:
+        ran = checked(*place(at), depth=depth)
+        assert (ran.exit_code, verdicts(ran)) == (0, {"NOT_CHECKABLE": 7})
+
+
+def test_verify_refuses_a_place_that_holds_nothing(tmp_path: Path) -> None:
+    assert_said(checked("--remote", tmp_path), 2, "no remote segment")
+
+
+def test_verify_without_logdir_needs_remote() -> None:
+    assert_said(tiersnap("verify"), 2, "--remote is missing")
+
+
+def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    told = tmp_path / "told.jsonl"
+    told.write_text(tiersnap("verify", *place(at), *NOW, output="jsonl").out)
+    ran = tiersnap("doctor", at.logs, *place(at), "--remote-checks", told)
+    (verified,) = json.loads(ran.out)["result"]["verified"]
+    assert verified["partition"] == "churn-0"
+    assert verified["sentence"].startswith("7 of 7 remote segments were verified (490.6 KiB; 7 at depth snapshots)")
+    assert verified["sentence"].endswith("snapshots of 0 were compared with a log; 2 are not sound")
+    assert "nobody says whether" in tiersnap("doctor", at.logs, *place(at), output="table").out
+
+    tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
+    page = (tmp_path / "page/index.html").read_text()
+    assert "Of 7 remote segments in 1 partition 7 were verified" in page
+    assert verified["sentence"] in page
