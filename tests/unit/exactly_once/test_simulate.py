@@ -14,6 +14,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
+from tests.reference.lost_segment_log import SEGMENTS
 from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import append
@@ -28,7 +29,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, replicas
+from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, Replicas, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,
@@ -43,6 +44,8 @@ from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.partition_state import CopyState
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
@@ -577,3 +580,26 @@ def test_clients_are_told_apart_by_what_they_were_acknowledged_and_by_their_epoc
     }
     assert told[2, "1.0-2.4"] == "fail+id"
     assert (told[2, "2.5-4.4"], told[3, "2.5-4.4"]) == ("bump", "new id")
+
+
+def both_of(folder: Path, begins: Beginning) -> Replicas:
+    log_dir = open_log_dir(str(folder))
+    (partition,) = selected(log_dir, str(folder), None)
+    ours = ReplicaSnapshot(SnapshotOrigin.OURS)
+    return replicas(log_dir.filesystem, partition, ours, Expiry(None, NOW), producer_expiration=None, begins=begins)
+
+
+@pytest.mark.parametrize("is_believed", [True, False])
+def test_replicas_know_the_log_only_when_its_remote_state_fits_the_files(tmp_path, is_believed):
+    segments = {10: [lb.data_batch(10, 5, 1, 0, 0)], 20: [lb.data_batch(20, 5, 2, 0, 0)]}
+    lb.write_partition(tmp_path, "orders", 0, segments, high_watermark=25)
+    copy = CopyState(20, np.empty(0, ENTRY_DTYPE), lambda _: is_believed)
+    assert both_of(tmp_path, Beginning(is_continued=True, copy=copy)).is_whole is is_believed
+
+
+def test_replicas_know_the_log_behind_lost_offsets(tmp_path):
+    folder = lb.write_partition(tmp_path, "orders", 0, SEGMENTS, high_watermark=45, indexes=True)
+    (folder / f"{20:020d}.log").unlink()
+    found = both_of(tmp_path, NOT_LOOKED)
+    assert "OFFSETS_MISSING" in {each.kind for each in found.findings}
+    assert found.is_whole
