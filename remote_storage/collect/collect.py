@@ -14,7 +14,7 @@ from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
 from tiersnap.remote_storage.collect.plan import GRACE_MS, CollectPlan, plan_partition
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker, Part, new_name
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError, UsageError

@@ -22,8 +22,7 @@ from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
-from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.readiness.coverage import coverage_of

@@ -22,8 +22,7 @@ from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
-from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
 from tiersnap.remote_storage.upload.uploader import SegmentCopy, delete_copy
 from tiersnap.snapshot.errors import TiersnapError
 

@@ -20,9 +20,8 @@ from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSnapshots
-from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.log.findings import Finding

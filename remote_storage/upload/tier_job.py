@@ -1,9 +1,9 @@
-"""The job of tiering one partition, which all steps share: who tiers, and where to."""
+"""The job of tiering one partition, which all steps share: who tiers, and where to; and its events."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -23,8 +23,48 @@ from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.snapshot.errors import IncompleteBundleError, RecordedError, TiersnapError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEvent:
+    """One step of one segment.
+
+    Attributes:
+        end_offset: exclusive.
+        segment_id: of the attempt, or of the copy that is there; None where there is neither.
+        max_timestamp: ms.
+        leader_epochs: (epoch, first offset in the segment).
+        state: that was entered; None where none was: somebody else's copy, or an error.
+        event_timestamp: ms.
+        bytes: of all objects that were sent and are there.
+        rebuilt_indexes: why an index is not the broker's, by its name.
+        error: the last event of a partition.
+    """
+
+    partition: TopicIdPartition
+    start_offset: int
+    end_offset: int
+    segment_size: int
+    max_timestamp: int
+    leader_epochs: LeaderEpochs
+    event_timestamp: int
+    segment_id: str | None = None
+    state: SegmentState | None = None
+    error: RecordedError | None = None
+    bytes: int = 0
+    rebuilt_indexes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether a copy of ours is finished since."""
+        return self.state is SegmentState.COPY_SEGMENT_FINISHED
+
+    @property
+    def is_in_remote_storage(self) -> bool:
+        """Return whether the segment is in remote storage, whoever copied it."""
+        return self.error is None and (self.state is None or self.is_finished)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,9 @@ from tiersnap.remote_storage.upload.ahead import Ahead
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
 from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
-from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name

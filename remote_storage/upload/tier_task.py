@@ -13,10 +13,8 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.copy_event import CopyEvent
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
-from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.codecs import Row, RowCodec
 from tiersnap.snapshot.errors import RecordedError

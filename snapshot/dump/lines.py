@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.kernels.dump_lines import LONGEST_NUMBER, write
+from tiersnap.snapshot.kernels.dump_entries import LONGEST_NUMBER, write
 
 _PRINT_VALUE = -1
 

@@ -20,8 +20,7 @@ from markupsafe import Markup
 from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
-from tiersnap.snapshot.report.html_parts import Piece, many, side_by_side
-from tiersnap.snapshot.report.listed import INLINE, listed_topics
+from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.next_step import Place, Step, by_segment, options_of, steps
 from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_of, run_file

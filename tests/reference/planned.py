@@ -11,8 +11,7 @@ from tests.reference import log_builder as lb
 from tests.reference.tiered import folded_snapshots
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
-from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
