@@ -29,7 +29,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult, TransactionCheck
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, outcomes
-from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, Replicas, replicas
+from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     BATCH_DTYPE,
     ReplicaState,
