@@ -18,7 +18,7 @@ import click
 SECTIONS = {
     "Remote storage": (
         *("layout", "from-layout", "endpoint-url", "region", "path-style", "checksums", "max-bytes-per-second"),
-        *("allow-plaintext", "leave-to-broker"),
+        *("allow-plaintext", "leave-to-broker", "sample", "resume", "recheck"),
     ),
     "Cluster": ("bootstrap-server", "command-config", "hung-after", "broker-id", "probe-topic", "unproven", "log-dir"),
     "Time and expiry": ("expiration", "as-of", "producer-expiration", "now", "older-than", "vacuum-after"),

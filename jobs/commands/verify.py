@@ -103,6 +103,7 @@ def verify(
 
     tiersnap verify /var/lib/kafka/data
     tiersnap verify /var/lib/kafka/data --partition orders-0 --strict
+    tiersnap verify --remote s3://bucket/tiers --depth metadata
 
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob.
 
