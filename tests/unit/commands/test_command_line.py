@@ -69,7 +69,7 @@ def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.
 def test_a_command_that_was_mistyped_is_answered_with_one_that_is_near() -> None:
     assert_said(tiersnap("scn"), 2, "No such command 'scn'. Did you mean scan?")
     assert_said(tiersnap("zzz"), 2, "No such command 'zzz'.")
-    assert_said(tiersnap("maintain", "tabels"), 2, "Did you mean 'tables'?")
+    assert_said(tiersnap("maintain", "tablse"), 2, "Did you mean 'tables'?")
     assert_said(tiersnap("scan", "--segmnts", "x"), 2, "Did you mean '--segments'?")
 
 
