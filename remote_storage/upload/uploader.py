@@ -82,7 +82,7 @@ def copy_segment(
     return copy.show()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SegmentCopy:
     """A copy under way: `send` its bytes, `look` at them, `show` it; a step that fails leaves nothing in the store.
 
@@ -101,7 +101,7 @@ class SegmentCopy:
     metadata: RemoteLogSegmentMetadata
     _sent: list[tuple[str, PutResult]] = field(default_factory=list)
     _in_doubt: list[str] = field(default_factory=list)
-    _last: list[PlannedObject] = field(default_factory=list)
+    _last: PlannedObject | None = None
     _rebuilt: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,9 +117,8 @@ class SegmentCopy:
                 key, size = self.layout.log_key(self.metadata), segment.log.size
                 put_log = partial(self.store.put_file_if_absent, key, log, size)
                 self._put(key, partial(put_log, metadata=self._provenance, deadline=deadline))
-            *others, last = self.layout.plan(segment.index_contents(log.indexes), self.metadata)
-            self._last.append(last)
-            self._rebuilt.update(log.indexes.rebuilt)
+            *others, self._last = self.layout.plan(segment.index_contents(log.indexes), self.metadata)
+            self._rebuilt = log.indexes.rebuilt
             for planned in others:
                 deadline.check(f"copy of {self.metadata.id}")
                 self._put_planned(planned)
@@ -131,15 +130,17 @@ class SegmentCopy:
 
     def show(self) -> CopyResult:
         """Put the last object, which makes the copy visible."""
+        assert self._last is not None
         with self.undone_on_error():
-            self._put_planned(*self._last)
+            self._put_planned(self._last)
         copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in self._sent)
         return CopyResult(tuple(copied), self._rebuilt)
 
     @property
     def shown(self) -> tuple[str, bytes]:
         """ETag and content of the last object, once it is there."""
-        return self._sent[-1][1].etag, self._last[0].content
+        assert self._last is not None
+        return self._sent[-1][1].etag, self._last.content
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
