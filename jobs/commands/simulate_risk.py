@@ -15,6 +15,7 @@ from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
@@ -164,22 +165,6 @@ class BoundaryRisk(_InWords, _Replayed, _Crossing, _Exposed, _OfBoundary, _Where
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDisagreement:
-    """What another replica's snapshot says otherwise, at the first offset where both have one."""
-
-    replica: str
-    partition: str
-    compared: int
-    offset: int | None
-    only_here: int
-    only_there: int
-    differing: int
-    log_start_offset: int
-    log_start_offset_there: int
-    log_start_goes_back: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SimulateSummary:
     """All rows in a sentence; with --risk one for each of KIP-952's rejected ways, or `risk` if none applies."""
 
@@ -289,7 +274,7 @@ def show_risk_of_host(
     opened = open_log_dirs(log_dirs)
     host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
     risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
-    others = [of_row(ReplicaDisagreement, row) for each in asked.replicas for row in host.disagreements(each)]
+    others = [found for each in asked.replicas for found in host.disagreements(each)]
     rows = [partition_row(each) for each in risks]
     sentences = RiskTotals.of(rows).sentences()
     found = [row for each in risks for row in boundary_rows(each)] if asked.boundaries else rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult
@@ -48,3 +49,19 @@ class Write(StrEnum):
         if self in (Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP):
             return CheckResult.FENCED
         return CheckResult.VERIFIED if is_ongoing or not self.is_retry else CheckResult.PARTITION_MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDisagreement:
+    """What another replica's snapshot says otherwise, at the newest offset where the two differ."""
+
+    replica: str
+    partition: str
+    compared: int
+    offset: int | None
+    only_here: int
+    only_there: int
+    differing: int
+    log_start_offset: int
+    log_start_offset_there: int
+    log_start_goes_back: bool

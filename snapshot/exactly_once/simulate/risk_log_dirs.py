@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
+from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition, RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.survey import survey_log
 from tiersnap.snapshot.formats import snapshot_file
@@ -68,25 +69,19 @@ def log_start_goes_back(leader: int, follower: int) -> bool:
     return follower < leader
 
 
-def disagreement_row(leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]) -> dict[str, object]:
-    """Return what the follower's folder of a partition says otherwise than the leader's.
+def compare_replicas(
+    replica: str, leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]
+) -> ReplicaDisagreement:
+    """Return what the follower's folder of a partition, in the directory `replica`, says otherwise than the leader's.
 
-    `offset` is the newest offset at which both have a readable snapshot and the two differ, null if none differs; the
-    counts are producers there. `compared` is how many offsets both have one of.
+    `offset` is the newest offset at which both have a readable snapshot and the two differ, None if none differs.
+    `compared` is how many offsets both have one of.
     """
     (_, first), (_, second) = leader, follower
     compared, found = newest_disagreement(_entries(*leader), _entries(*follower))
-    return {
-        "partition": first.name,
-        "compared": compared,
-        "offset": None if found is None else found.offset,
-        "only_here": 0 if found is None else found.only_first,
-        "only_there": 0 if found is None else found.only_second,
-        "differing": 0 if found is None else found.differing,
-        "log_start_offset": first.log_start_offset,
-        "log_start_offset_there": second.log_start_offset,
-        "log_start_goes_back": log_start_goes_back(first.log_start_offset, second.log_start_offset),
-    }
+    starts = first.log_start_offset, second.log_start_offset
+    counts = (None, 0, 0, 0) if found is None else (found.offset, found.only_first, found.only_second, found.differing)
+    return ReplicaDisagreement(replica, first.name, compared, *counts, *starts, log_start_goes_back(*starts))
 
 
 def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarray]:
@@ -137,11 +132,10 @@ class HostRisk:
             else:
                 yield partition_risk(survey, settings)
 
-    def disagreements(self, replica: str) -> Iterator[dict[str, object]]:
-        """Return a `disagreement_row`, with `replica`, of each partition read that is in that directory as well."""
+    def disagreements(self, replica: str) -> Iterator[ReplicaDisagreement]:
+        """Compare each partition that was read and is in the directory `replica` as well."""
         other = open_log_dir(replica)
         ours = {(each.topic, each.partition): (place, each) for place, each in self._partitions}
         for theirs in named(other, ours.keys()):
             place, mine = ours[theirs.topic, theirs.partition]
-            row = disagreement_row((place.log_dir.filesystem, mine), (other.filesystem, theirs))
-            yield {"replica": replica, **row}
+            yield compare_replicas(replica, (place.log_dir.filesystem, mine), (other.filesystem, theirs))
