@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import again
+from tiersnap.jobs.again import again, place_words
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
@@ -280,11 +280,16 @@ def _known(file: Path | None) -> dict[str, RemoteCheck]:
     return {row["segment_id"]: msgspec.convert(row, RemoteCheck) for row in rows}
 
 
-def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, *, has_local_log: bool) -> ExitCode:
+def tell_tier(
+    output: Output, tally: CheckTally, depth: CheckDepth, view: opt.RemoteView, *, has_local_log: bool
+) -> ExitCode:
     """Say how much is sound, and what comes next; return the exit code."""
     output.talk(tally.sentence(depth))
     if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
-        output.talk("next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR --remote URI --depth full")
+        at = place_words(view.remote or "", view.layout)
+        output.talk(
+            f"next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR --remote {at} --depth full"
+        )
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")

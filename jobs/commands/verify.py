@@ -170,15 +170,17 @@ def _verify_tier(
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
     else:
-        logs = _local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc)
-        checks, tally = TierVerification(view, selection, tier, asked, logs if log_dirs else None).run(output)
+        logs = None
+        if log_dirs:
+            logs = _local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc)
+        checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
 
     def summary() -> VerifySummary:
         verdicts = {each.value: count for each, count in tally.verdicts.items()}
         return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
 
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary)
-    return tell_tier(output, tally, asked.depth, has_local_log=bool(log_dirs))
+    return tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
 
 
 def _local_logs(
@@ -187,7 +189,7 @@ def _local_logs(
     from tiersnap.remote_storage.check.local_log import LocalLog
     from tiersnap.snapshot.log.selection import open_log_dirs, selected_of
 
-    found = selected_of(open_log_dirs(log_dirs), selection) if log_dirs else ()
+    found = selected_of(open_log_dirs(log_dirs), selection)
     return {
         (partition.topic, partition.partition): LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc)
         for named, partition in found

@@ -24,15 +24,14 @@ CHECKED = pa.schema([field for field in REMOTE_CHECKS if field.name != "run"])
 KNOWN = pa.struct(list(CHECKED))
 COMPARED = pa.struct([("offset", pa.int64()), ("crc", pa.int64())])
 # A partition, the newest checks of its segments, and CRCs of snapshots that a run compared with the log or computed.
-TO_CHECK = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("topic_id", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("known", pa.list_(KNOWN)),
-        pa.field("compared", pa.list_(COMPARED)),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("topic", pa.string()),
+    pa.field("topic_id", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("known", pa.list_(KNOWN)),
+    pa.field("compared", pa.list_(COMPARED)),
+]
+TO_CHECK = pa.schema(_FIELDS)
 _CODEC = RowCodec(RemoteCheck)
 _ROWS = 1_000
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference import log_builder as lb
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
@@ -173,3 +174,46 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
     page = (tmp_path / "page/index.html").read_text()
     assert "Of 7 remote segments in 1 partition 7 were verified" in page
     assert verified["sentence"] in page
+
+
+def test_verify_takes_a_claims_word_for_the_bytes_that_it_vouches_for(logs: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    assert tiersnap("tier", logs, "--remote", remote, *NOW, "--topic", "orders|churn", "--apply").exit_code == 0
+    ran = checked("--remote", remote)
+    assert_said(ran, 0)
+    assert {(row["verdict"], row["compared_with"]) for row in ran.rows} == {("MATCHES", "CLAIM")}
+    path = min(remote.rglob("*.indexes"))
+    path.write_bytes(path.read_bytes().replace(b"\x00\x01", b"\x00\x02"))
+    assert checked("--remote", remote).exit_code == 5
+
+
+def test_verify_reads_a_manifest_and_a_range_of_each_segment_whose_producers_expired(
+    right: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[str] = Counter()
+    for name in ("get", "get_range", "list"):
+        real = getattr(DirectoryStore, name)
+        monkeypatch.setattr(
+            DirectoryStore,
+            name,
+            lambda *args, _name=name, _real=real, **how: asked.update([_name]) or _real(*args, **how),
+        )
+    ran = checked(*right, "--topic", "churn")
+    segments = len(ran.rows)
+    if right[-1] == "aiven":
+        # One listing for the plan and two of the partition; and the newest segment's leader epochs, for the lineage.
+        assert asked == {"list": 3, "get": segments + 1, "get_range": segments}
+
+
+def test_verify_tells_segments_of_another_lineage_apart(tmp_path: Path) -> None:
+    """What a leader wrote that lost an unclean election is read by nobody."""
+    store = DirectoryStore(tmp_path / "remote")
+    for name, epochs in (("lost", [(0, 0), (1, 5)]), ("log", [(0, 0), (2, 5)])):
+        segments = {
+            base: [lb.data_batch(base, 5, 7, 0, base, leader_epoch=epochs[base >= 5][0])] for base in (0, 5, 10)
+        }
+        tier(lb.write_partition(tmp_path / name, "orders", 0, segments, leader_epochs=epochs), store)
+    for depth in DEPTHS:
+        ran = checked("--remote", store.root, depth=depth)
+        assert ran.exit_code == 0
+        assert [row["base_offset"] for row in ran.rows if not row["is_of_log"]] == [5]
