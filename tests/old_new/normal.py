@@ -16,6 +16,8 @@ _SHARE = re.compile(r"\b(x|width)=\"[\d.]+%\"")
 _PROCESS = re.compile(r"\bpid \d+\b|\"(pid|processStart)\": ?[\"\w/-]+")
 # What is said every 30 s of how far a command is: of the machine, not of the command.
 _PROGRESS = re.compile(r"^\w+: (\d+ (of \d+ )?partitions?.* in )?[\d.]+ s(, now .*)?\n", re.MULTILINE)
+# What `collect` names anew in each run, behind the offset.
+_COLLECTED = re.compile(r"(?<=\d{20}-)[0-9a-f]{12}(?=\.(segments|batches|snapshot))")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 
 
@@ -33,6 +35,7 @@ def text(said: str, paths: Mapping[str, str], ids: Ids) -> str:
         (_SECONDS, "<duration>"),
         (_PROCESS, "<process>"),
         (_PORT, "<server>"),
+        (_COLLECTED, "<new>"),
     ):
         said = pattern.sub(word, said)
     return _EPOCH_MS.sub(_moment_of, _MOMENT.sub(lambda found: _of_today(found.group()), said))
