@@ -141,13 +141,12 @@ class PartitionCheck:
             return self._agreed(found)
         known = self.known.get(attempt.segment_id)
         if known is not None:
-            end = known.next_base_offset
-            return [] if end is None or not known.is_of_log else [(known.base_offset, end)]
+            return [(known.base_offset, known.next_base_offset or known.base_offset)]
         return [(attempt.start_offset, following or attempt.start_offset + 1)]
 
     def _agreed(self, copy: RemoteSegment) -> list[Interval]:
         if not self._lineage:
-            return [copy.bounds]
+            return [(copy.leader_epochs[0][1], copy.end_offset)]
         return agreed_intervals(copy.leader_epochs, copy.end_offset, self._lineage)
 
     def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
@@ -196,7 +195,8 @@ class PartitionCheck:
                     yield self._of_copy(copy, check.told(copy, data, is_of_log=self._is_of_log(copy)))
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:
-        return bool(self._agreed(copy))
+        # The leader epochs of a copy may begin inside it, where the log start had moved to.
+        return (max(copy.leader_epochs[0][1], copy.start_offset), copy.end_offset) in self._agreed(copy)
 
     def _of_copy(self, copy: RemoteSegment, told: Told) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)

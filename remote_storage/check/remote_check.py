@@ -72,7 +72,7 @@ class RemoteCheck:
     base_offset: int
     next_base_offset: Annotated[int | None, Meta(description="exclusive end; null where nobody can tell")]
     leader_epoch: Annotated[int, Meta(description="its newest; -1 where nobody can tell")]
-    is_of_log: Annotated[bool, Meta(description="whether its leader epochs are those of the newest segment")]
+    is_of_log: Annotated[bool, Meta(description="whether all its leader epochs are those of the newest segment")]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
     bytes: Annotated[int, Meta(description="of all its objects")]
     written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
@@ -89,7 +89,7 @@ class RemoteCheck:
     def still_holds(self, depth: CheckDepth, written_at: int, size: int) -> bool:
         """Return whether nothing was wrong, at this depth at least, and the objects are still the same by listing."""
         is_same = (self.written_at, self.bytes) == (written_at, size)
-        return is_same and self.verdict.is_sound and self.depth.rank >= depth.rank
+        return is_same and self.is_of_log and self.verdict.is_sound and self.depth.rank >= depth.rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,8 +137,8 @@ class WholeSegmentCheck:
         data = indexes[IndexType.PRODUCER_SNAPSHOT] or b""
         told = self._compared(copy, data, entries, log, is_of_log=is_of_log)
         if is_of_log and told.verdict.is_sound and told.compared_with is not ComparedWith.LOCAL_LOG:
-            told = self._lost(entries) or told
-        if is_of_log and told.verdict.is_sound:
+            told = self._lost(copy, entries) or told
+        if is_of_log and told.verdict.is_sound and not self._is_behind(copy):
             self._known = _Known(copy.end_offset, entries)
         return told
 
@@ -257,9 +257,13 @@ class WholeSegmentCheck:
         expiration = self.asked.producer_expiration
         return expiration is None or self.asked.now - newest < expiration
 
-    def _lost(self, entries: np.ndarray) -> Told | None:
+    def _is_behind(self, copy: RemoteSegment) -> bool:
+        """Whether a segment ends before what is known: of a replica that rolled at other offsets."""
+        return self._known is not None and copy.end_offset < self._known.offset
+
+    def _lost(self, copy: RemoteSegment, entries: np.ndarray) -> Told | None:
         """Say which producers that live an earlier snapshot knows and this one does not; None where there is none."""
-        if self._known is None:
+        if self._known is None or self._is_behind(copy):
             return None
         as_of, expiration = self.asked.now, self.asked.producer_expiration
         living = live_entries(self._known.entries, as_of=as_of, expiration=expiration)
@@ -276,7 +280,7 @@ class WholeSegmentCheck:
         if attempt is None:
             return
         copy = read_segment(self.store, attempt)
-        if not isinstance(copy, RemoteSegment) or copy.is_encrypted:
+        if not isinstance(copy, RemoteSegment) or copy.is_encrypted or self._is_behind(copy):
             return
         try:
             data = read_indexes(self.store, copy, (IndexType.PRODUCER_SNAPSHOT,))[IndexType.PRODUCER_SNAPSHOT]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference import log_builder as lb
+from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
@@ -205,6 +206,24 @@ def test_verify_reads_a_manifest_and_a_range_of_each_segment_whose_producers_exp
         assert asked == {"list": 3, "get": segments + 1, "get_range": segments}
 
 
+def test_verify_believes_no_snapshot_of_a_segment_that_is_of_the_log_in_part(tmp_path: Path) -> None:
+    """Its last batches are of a leader that lost an unclean election, and so is what its snapshot says."""
+    store = DirectoryStore(tmp_path / "remote")
+    for name, epochs, bases in (("lost", [(0, 0), (1, 5)], (0, 10)), ("log", [(0, 0), (2, 5)], (0, 5, 10, 15))):
+        segments = {
+            base: [
+                lb.data_batch(at, 5, at + 1 + 100 * epochs[at >= 5][0], 0, 0, leader_epoch=epochs[at >= 5][0])
+                for at in range(base, end, 5)
+            ]
+            for base, end in zip(bases, (*bases[1:], bases[-1] + 5), strict=True)
+        }
+        tier(lb.write_partition(tmp_path / name, "orders", 0, segments, leader_epochs=epochs), store)
+    for depth in DEPTHS:
+        ran = tiersnap("verify", "--remote", store.root, "--now", str(lb.TIMESTAMP), "--depth", depth, "--strict")
+        assert ran.exit_code == 0, ran.err
+        assert [row["next_base_offset"] for row in ran.rows if not row["is_of_log"]] == [10]
+
+
 def test_verify_tells_segments_of_another_lineage_apart(tmp_path: Path) -> None:
     """What a leader wrote that lost an unclean election is read by nobody."""
     store = DirectoryStore(tmp_path / "remote")
@@ -217,3 +236,22 @@ def test_verify_tells_segments_of_another_lineage_apart(tmp_path: Path) -> None:
         ran = checked("--remote", store.root, depth=depth)
         assert ran.exit_code == 0
         assert [row["base_offset"] for row in ran.rows if not row["is_of_log"]] == [5]
+
+
+@pytest.mark.parametrize("depth", ["snapshots", "full"])
+@pytest.mark.parametrize("letters", ["ABCDE", "EDCBA"])
+def test_verify_finds_nothing_wrong_where_replicas_rolled_at_other_offsets(
+    tmp_path: Path, depth: str, letters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(letters)  # segments of one base offset are told in the order of their ids
+    monkeypatch.setattr(tiered, "new_segment_id", lambda: 21 * next(ids) + "A")
+    store = DirectoryStore(tmp_path / "remote")
+    batches = {base: lb.data_batch(base, 5, base + 1, 0, 0) for base in (0, 5, 10, 15)}
+    for name, bases in (("one", (0, 10, 15)), ("other", (0, 5, 10, 15))):
+        segments = {
+            base: [batches[each] for each in batches if base <= each < end]
+            for base, end in zip(bases, (*bases[1:], 20), strict=True)
+        }
+        tier(lb.write_partition(tmp_path / name, "orders", 0, segments), store)
+    ran = tiersnap("verify", "--remote", store.root, "--now", str(lb.TIMESTAMP), "--depth", depth, "--strict")
+    assert_said(ran, 0, "5 of 5 remote segments are sound")
