@@ -1,1 +1,1 @@
-"""What an error or a situation means: the tables of `models`, asked by name for one release or for all."""
+"""Explain errors and situations by name: the tables of `models`, for one release or for all."""

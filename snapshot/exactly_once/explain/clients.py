@@ -1,4 +1,4 @@
-"""What Java clients do with an error, row by row of the tables that decide it, and what the application is told."""
+"""The reactions of Java clients to an error, row by row of the tables that decide it, and what the application sees."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Explanation:
 
     @property
     def is_answered(self) -> bool:
-        """Whether a broker or a coordinator answers so, or has such a request."""
+        """Return whether a broker or a coordinator answers so, or has such a request."""
         return any(row.situation is not None for row in self.rows)
 
 

@@ -1,4 +1,4 @@
-"""What a situation is: a name that people type, and an example that the models answer for every era."""
+"""Situations: names that people type, with examples that the models answer for every era."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.exactly_once.models.answers import Answer
 
 @dataclass(frozen=True, slots=True)
 class SituationAnswer:
-    """What is answered, and what is done besides."""
+    """The answer to a situation, and what is done besides."""
 
     answer: Answer
     does: str

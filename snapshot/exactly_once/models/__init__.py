@@ -1,1 +1,1 @@
-"""What Kafka would answer, as pure functions over plain values: coordinator, broker, client, and what was lost."""
+"""Kafka's answers as pure functions over plain values: coordinator, broker, client, and lost state."""

@@ -1,4 +1,4 @@
-"""What brokers and coordinators answer: Kafka's names of error codes, and two ways of saying yes."""
+"""The answers of brokers and coordinators: Kafka's names of error codes, and two ways of saying yes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Answer(StrEnum):
 
     @property
     def appends(self) -> bool:
-        """Whether the batch is in the log afterwards once more."""
+        """Return whether the batch is in the log once more afterwards."""
         return self is Answer.ACCEPT
 
     @property
     def is_error(self) -> bool:
-        """Whether the client gets an error."""
+        """Return whether the client gets an error."""
         return self not in (Answer.NONE, Answer.ACCEPT, Answer.DUPLICATE_ACK)

@@ -60,7 +60,7 @@ _CELLS = {
 
 
 class AppendOrigin(StrEnum):
-    """Where a batch comes from (org.apache.kafka.storage.internals.log.AppendOrigin)."""
+    """The origin of a batch (org.apache.kafka.storage.internals.log.AppendOrigin)."""
 
     CLIENT = "CLIENT"
     COORDINATOR = "COORDINATOR"
@@ -69,7 +69,7 @@ class AppendOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AppendAnswer:
-    """What the producer gets.
+    """The answer to the producer.
 
     Attributes:
         rule: which check decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,

@@ -28,7 +28,7 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class MarkerAnswer:
-    """What the coordinator gets, and the first offset of the transaction that the marker ends, None without one."""
+    """The answer to the coordinator, and the first offset of the transaction that the marker ends, None without one."""
 
     answer: Answer
     ended_first_offset: int | None = None

@@ -1,4 +1,4 @@
-"""What an audit of batches can find, by which rule, what harm was done, and why a producer is unknown.
+"""The rules of an audit of batches: findings, their harm, and why a producer is unknown.
 
 `rule` is the number of the statement in docs/contributing/seeds.md that says so. `harm` holds if the judgement
 (`LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read. The judgement is a
@@ -14,7 +14,7 @@ from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 
 
 class LossVerdict(StrEnum):
-    """Why a broker does not know a producer."""
+    """The reason why a broker does not know a producer."""
 
     NEW = "NEW"
     SPURIOUS_RETENTION = "SPURIOUS_RETENTION"
@@ -67,7 +67,7 @@ class AuditKind(StrEnum):
 
 
 class Harm(StrEnum):
-    """What a finding says was done to exactly-once, the worst first."""
+    """The harm to exactly-once, the worst first."""
 
     LOSS = "LOSS"  # records that were there, or that their producer took for written, are not
     DUPLICATE = "DUPLICATE"  # readers get records twice
@@ -101,7 +101,7 @@ RULES = read_table("""
 
 
 class Confidence(StrEnum):
-    """How sure it is that a client sent records again under other numbers, the surest first."""
+    """The confidence that a client sent records again under other numbers, the surest first."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"

@@ -1,4 +1,4 @@
-"""What a transaction coordinator remembers of one transactional id, and which release it is.
+"""A transaction coordinator's state of one transactional id, and its release.
 
 Also what it checks of an InitProducerId request before it looks at the transactional id. Follows
 org.apache.kafka.coordinator.transaction.TransactionMetadata, TransactionState,
@@ -66,7 +66,7 @@ class TransactionMetadata:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the epoch is too high to be bumped for a client once more."""
+        """Return whether the epoch is too high to be bumped for a client once more."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
@@ -76,7 +76,7 @@ class TransactionMetadata:
 
 
 class ResumeRule(StrEnum):
-    """How a client that names its producer id and epoch in InitProducerId is told from one that was fenced."""
+    """The rule that tells a client that names its producer id and epoch in InitProducerId from a fenced one."""
 
     NEVER = "never"  # the request has no such fields: every call fences the instance before
     LAST_EPOCH = "last epoch"  # KIP-360 as shipped
@@ -85,7 +85,7 @@ class ResumeRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorEra(Era):
-    """How the coordinators of some releases answer.
+    """The coordinators of some releases.
 
     Attributes:
         transaction_version: the highest transaction.version of the server that the era is for; the server's alone

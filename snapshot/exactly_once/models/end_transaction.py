@@ -56,7 +56,7 @@ _MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionAnswer:
-    """What the client gets, the identity it goes on with, and the Prepare record, None if none is written."""
+    """The answer to the client, the identity it continues with, and the Prepare record, None if none is written."""
 
     answer: Answer
     identity: ProducerIdAndEpoch | None = None
@@ -189,7 +189,7 @@ def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpo
 
 @dataclass(frozen=True, slots=True)
 class FenceAbort:
-    """What the caller of InitProducerId is told.
+    """The answer to the caller of InitProducerId.
 
     Attributes:
         step: PrepareEpochFence, in memory alone until the record is written; None if the epoch has no room.

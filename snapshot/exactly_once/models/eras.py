@@ -71,7 +71,7 @@ def _range(eras: Sequence[Era]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEra(Era):
-    """How the brokers of some releases treat producers.
+    """The brokers of some releases, as producers meet them.
 
     Attributes:
         cached_batches: how many batches of a producer a broker can tell to be sent again.
@@ -148,7 +148,7 @@ CLIENT_ERA = {era.name: era for era in CLIENT_ERAS}
 
 
 class Severity(StrEnum):
-    """How bad it is for the application."""
+    """The severity for the application."""
 
     IGNORE = "IGNORE"
     RETRY = "RETRY"
@@ -158,7 +158,7 @@ class Severity(StrEnum):
 
 
 class Reaction(StrEnum):
-    """What the client does next; the words of the tables."""
+    """The client's next action, in the words of the tables."""
 
     SUCCESS = "success"
     RETRY = "retry"
@@ -177,17 +177,17 @@ class Reaction(StrEnum):
 
     @property
     def severity(self) -> Severity:
-        """How bad it is for the application."""
+        """Return the severity for the application."""
         return _SEVERITY[self]
 
     @property
     def next_step(self) -> str:
-        """What the client sends or does next."""
+        """Return what the client sends or does next."""
         return _NEXT_STEP[self]
 
     @property
     def may_duplicate(self) -> bool:
-        """Whether what is sent next can be in the log already where no broker recognizes it.
+        """Return whether the next batch may be in the log already, unrecognised by any broker.
 
         A batch whose sequence, epoch or producer id changes is a new one to every broker; if the failed attempt was
         written, it is there twice. No release of the client looks whether it may have been.

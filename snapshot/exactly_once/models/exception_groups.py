@@ -1,4 +1,4 @@
-"""How errors are told to the application: as KIP-691 proposed it, and as KIP-1050 shipped it with 4.1.
+"""Exception groups of errors: as KIP-691 proposed them, and as KIP-1050 shipped them with 4.1.
 
 KIP-691 was accepted and not built. It wanted fatal errors bare, abortable ones wrapped once in a KafkaException (in a
 commit: CommitFailedException), and nothing else wrapped. KIP-1050 gave the exceptions groups as base classes instead;
@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 
 class Surface(StrEnum):
-    """Where the application meets an error."""
+    """The place where the application meets an error."""
 
     CALL = "call"  # thrown by the next transactional call
     BOTH = "both"  # and the callback of send gets it
@@ -55,7 +55,7 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class ExceptionGroup:
-    """How one error is told.
+    """The group of one error.
 
     Attributes:
         proposed: its severity by KIP-691.

@@ -52,7 +52,7 @@ Supplied = ProducerIdAndEpoch | None
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdAnswer:
-    """What the client gets and what is appended to `__transaction_state`.
+    """The answer to the client, and the record appended to `__transaction_state`.
 
     Attributes:
         rule: number of the row that decided.

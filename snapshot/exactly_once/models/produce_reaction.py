@@ -1,4 +1,4 @@
-"""What a Java client does with the answer to a produce request: two decision tables, by era.
+"""A Java client's reaction to the answer to a produce request: two decision tables, by era.
 
 The first row that fits decides. Cells are words of eras.Reaction; `-`: such a client does not get this answer.
 Any retry needs time (delivery.timeout.ms), attempts left and a batch that is not done. Follows
@@ -78,7 +78,7 @@ _SAID_AS_ABORTABLE = frozenset({"11"})
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """What a client knows of the batch that failed.
+    """A client's knowledge of the batch that failed.
 
     Attributes:
         producer_epoch: of the batch.
@@ -107,7 +107,7 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProduceReaction:
-    """What the client does.
+    """The client's reaction.
 
     Attributes:
         rule: row of the table; empty where the answer is no error.

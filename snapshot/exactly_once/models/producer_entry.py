@@ -1,4 +1,4 @@
-"""What a broker remembers of one producer, and the batches and markers that change it.
+"""A broker's entry of one producer, and the batches and markers that change it.
 
 Follows org.apache.kafka.storage.internals.log.ProducerStateEntry and BatchMetadata. The fold over whole logs is
 snapshot.replay; these are single producers, for tables that people read.
@@ -61,7 +61,7 @@ class NextBatch:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """Return whether the batch belongs to a transaction."""
         return self.transaction_version > 0
 
 

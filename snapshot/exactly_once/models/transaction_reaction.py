@@ -1,4 +1,4 @@
-"""What a Java client does with an error of a transaction or group coordinator, and how it repairs a transaction.
+"""A Java client's reaction to an error of a transaction or group coordinator, and its repair of a transaction.
 
 The first row that fits decides. Cells are words of eras.Reaction; `-`: the release does not know the error.
 Follows org.apache.kafka.clients.producer.internals.TransactionManager, its handlers of responses.
@@ -61,7 +61,7 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionReaction:
-    """What the client does; None if its release does not know the error. `said` is what the application sees."""
+    """The client's reaction, None if its release does not know the error; the application sees `said`."""
 
     rule: str
     reaction: Reaction | None

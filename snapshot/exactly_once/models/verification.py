@@ -1,4 +1,4 @@
-"""What a leader asks the transaction coordinator before a transaction begins on a partition (KIP-890).
+"""The question of a leader to the transaction coordinator before a transaction begins on a partition (KIP-890).
 
 The first table row that names what the coordinator says gives the produce error of the era; `-`: the batch passes, or
 the era does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
@@ -16,7 +16,7 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, Prod
 
 
 class CheckResult(StrEnum):
-    """What comes of the question."""
+    """The outcome of the question."""
 
     VERIFIED = "verified"
     WRONG_PRODUCER_ID = "wrong producer id"
@@ -86,7 +86,7 @@ VERIFIED = TransactionCheck()
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Whether the coordinator was asked, and the error that keeps the batch out, None if it passes."""
+    """The verification of a batch: whether the coordinator was asked, and the error; None if the batch passes."""
 
     was_asked: bool
     refusal: Answer | None = None

@@ -1,1 +1,1 @@
-"""What would happen to a partition's producers if a replica with a given state became leader now."""
+"""Simulate the election of a replica with a given state: what its producers would meet now."""

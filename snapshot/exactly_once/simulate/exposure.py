@@ -1,4 +1,4 @@
-"""What an empty snapshot at an offset would expose, for every offset at once.
+"""Count the producers that an empty snapshot at an offset would expose, for every offset at once.
 
 A follower that loads an empty snapshot at X and replays the log from there knows a producer iff the log names it at or
 above X, and knows less of it than the leader iff something that still counts lies below X: its cached batches, its
@@ -35,7 +35,7 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What an empty snapshot at `offset` would expose now; counts are producers.
+    """The producers that an empty snapshot at `offset` would expose now, counted.
 
     Attributes:
         producers: named below the offset, and alive now.

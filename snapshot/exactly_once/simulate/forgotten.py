@@ -1,4 +1,4 @@
-"""What a replica has forgotten: producers that live and that remote storage knows.
+"""Find the producers that a replica has forgotten: those that live and that remote storage knows.
 
 Stock brokers make such replicas. One that is rebuilt from remote storage downloads the producer snapshot and deletes it
 before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManager.reloadSnapshots).
@@ -27,7 +27,7 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What one replica forgot.
+    """The producers that one replica forgot.
 
     Attributes:
         known: living producers that the replica knows.

@@ -9,7 +9,7 @@ from tiersnap.snapshot.exactly_once.models.verification import CheckResult
 
 
 class SnapshotOrigin(StrEnum):
-    """Where the replica's snapshot is from."""
+    """The origin of the replica's snapshot."""
 
     BROKER = "broker"  # the newest file beside the log that a broker can load; without one, the whole log
     OLDER = "older"  # the one before that
@@ -19,7 +19,7 @@ class SnapshotOrigin(StrEnum):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file that exists."""
+        """Return whether the snapshot is a file that exists."""
         return self not in (SnapshotOrigin.OURS, SnapshotOrigin.EMPTY)
 
 
@@ -37,7 +37,7 @@ class Write(StrEnum):
 
     @property
     def is_retry(self) -> bool:
-        """Whether its records are in the log already."""
+        """Return whether its records are in the log already."""
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
     def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
@@ -53,7 +53,7 @@ class Write(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDisagreement:
-    """What another replica's snapshot says otherwise, at the newest offset where the two differ."""
+    """The difference from another replica's snapshot, at the newest offset at which the two differ."""
 
     replica: str
     partition: str

@@ -1,4 +1,4 @@
-"""What a simulation says, as rows: the answers of all releases and the reactions of all clients, where alike as one.
+"""The rows of a simulation: answers of all releases and reactions of all clients; equal ones are one row.
 
 A row is (kind of write, transactional or not) x (brokers that answer alike) x (clients that react alike). Follows
 Kafka's names; releases are ranges such as `2.5-4.4`.
@@ -44,7 +44,7 @@ class WriteOutcome:
 
     @property
     def differs(self) -> bool:
-        """Whether the replica answers otherwise than the leader would."""
+        """Return whether the replica answers otherwise than the leader would."""
         return self.leader_answer is not self.replica_answer
 
     def as_row(self) -> dict[str, object]:

@@ -26,7 +26,7 @@ DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.r
 
 @dataclass(frozen=True, slots=True)
 class RiskSettings:
-    """What the numbers are reckoned with.
+    """The settings of the numbers.
 
     Attributes:
         now: ms, the only reading of the clock.
@@ -68,7 +68,7 @@ class RiskedBoundary:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the segment that ends here has no right snapshot."""
+        """Return whether the segment that ends here has no right snapshot."""
         return not self.verdict.is_trusted
 
     @property
@@ -101,7 +101,7 @@ class RiskedPartition:
 
     @cached_property
     def worst(self) -> RiskedBoundary | None:
-        """Of the blocked boundaries the one where an empty snapshot would expose most, the lowest of several.
+        """Return the blocked boundary at which an empty snapshot would expose most, the lowest of several.
 
         None if none is blocked.
         """
@@ -110,13 +110,13 @@ class RiskedPartition:
 
     @property
     def newest_cost(self) -> ReplayCost | None:
-        """Of the state at the highest blocked boundary, or at the highest one; None without a closed segment."""
+        """Return the cost at the highest blocked boundary, else at the highest; None without a closed segment."""
         blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
         return blocked[-1].cost if blocked else None
 
     @property
     def closed_bytes(self) -> float:
-        """Of a closed segment on average; 0 without one."""
+        """Return the average bytes of a closed segment; 0 without one."""
         sizes = [each.size for each in self.survey.segments if each.next_base_offset is not None]
         return sum(sizes) / len(sizes) if sizes else 0.0
 

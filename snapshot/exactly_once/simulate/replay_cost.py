@@ -1,4 +1,4 @@
-"""What a replay for the state at an offset reads: everything, the window that KIP-952 proposed, or what is new.
+"""The bytes that a replay up to an offset reads: everything, the window that KIP-952 proposed, or new segments.
 
 KIP-952's rejected alternative 5, archiving no snapshots, is a full replay each time one is wanted. The KIP's own
 proposal begins inside the log, at an offset W, and knows of each producer what an empty snapshot at W would leave a
@@ -85,7 +85,7 @@ def _is_recent(segment: SegmentFacts, now: int, expiration: int | None) -> bool:
 
 
 class Mismatch(StrEnum):
-    """Why a bounded replay differs from the full one for a producer."""
+    """The reason why a bounded replay differs from the full one for a producer."""
 
     OPEN_TXN_OLDER = "OPEN_TXN_OLDER"
     COORD_EPOCH_MISSING = "COORD_EPOCH_MISSING"

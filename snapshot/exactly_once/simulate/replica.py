@@ -42,7 +42,7 @@ from tiersnap.snapshot.replay.trust import ReadSnapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """What the replica begins with.
+    """The state that the replica begins with.
 
     Attributes:
         offset: exclusive end offset of the snapshot; the log is replayed from here.
@@ -57,7 +57,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSnapshot:
-    """Which snapshot the replica begins with.
+    """The snapshot that the replica begins with.
 
     Attributes:
         folder: log directory of the other replica, if `origin` is ANOTHER.

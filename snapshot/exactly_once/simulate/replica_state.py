@@ -1,4 +1,4 @@
-"""What a replica knows of the producers of one partition: entries, and the newest batches of each.
+"""A replica's producer state of one partition: entries, and the newest batches of each.
 
 A broker remembers up to five batches of a producer to tell what is sent again; a snapshot keeps one. Entries alone do
 not say which, so the newest batches are taken from the log beside them.

@@ -1,4 +1,4 @@
-"""How long it takes to wait until retention has removed every segment without a right snapshot.
+"""The time until retention has removed every segment without a right snapshot.
 
 KIP-952's rejected alternatives 3 and 4: tier nothing until then, or do not let the topic be tiered until then. It helps
 only before remote storage is enabled: a broker deletes a local segment of a tiered partition once it is in remote
@@ -19,7 +19,7 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """What the topic keeps; None keeps all.
+    """The retention of the topic; None keeps all.
 
     Attributes:
         ms: retention.ms.
@@ -33,7 +33,7 @@ class TopicRetention:
 
 
 class Wait(StrEnum):
-    """Where a partition stands that would wait."""
+    """The state of a partition that would wait."""
 
     NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
     WAITING = "WAITING"
@@ -43,7 +43,7 @@ class Wait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waiting would mean for one partition.
+    """The cost of waiting for one partition.
 
     Attributes:
         wait: where the partition stands.

@@ -39,7 +39,7 @@ class Disagreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether both say the same."""
+        """Return whether both say the same."""
         return not (self.only_first or self.only_second or self.differing)
 
 
@@ -80,7 +80,9 @@ def compare_replicas(
     (_, first), (_, second) = leader, follower
     compared, found = newest_disagreement(_entries(*leader), _entries(*follower))
     starts = first.log_start_offset, second.log_start_offset
-    counts = (None, 0, 0, 0) if found is None else (found.offset, found.only_first, found.only_second, found.differing)
+    counts: tuple[int | None, int, int, int] = (None, 0, 0, 0)
+    if found is not None:
+        counts = found.offset, found.only_first, found.only_second, found.differing
     return ReplicaDisagreement(replica, first.name, compared, *counts, *starts, log_start_goes_back(*starts))
 
 

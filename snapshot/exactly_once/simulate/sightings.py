@@ -1,4 +1,4 @@
-"""Where in a log each producer was seen, and which transactions cross its segments' ends: gathered as it is folded.
+"""Gather during a fold where each producer was seen, and which transactions cross the ends of segments.
 
 Whether a state that began empty at an offset knows a producer, and what it knows of it, follows from where the
 producer's batches and markers lie to that offset. So one pass over the runs answers for every offset at which a run
@@ -39,7 +39,7 @@ _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """Where each producer was seen, while the runs go by in ascending order.
+    """The sightings of each producer, collected from runs in ascending order.
 
     Peak memory is about 40 bytes a producer, and twice as much again for what was not sorted in yet.
     """

@@ -1,4 +1,4 @@
-"""What must be known of one partition before its risks are numbers: from one pass over its log, or from tables."""
+"""The facts of one partition that its risk is computed from: from one pass over its log, or from tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.trust import Comparison
 
 
 class SnapshotCause(StrEnum):
-    """Why a snapshot offset has no right snapshot, as far as the files beside the log tell it."""
+    """The reason why a snapshot offset has no right snapshot, as far as the files beside the log tell."""
 
     PRE_2_8 = "PRE_2_8"  # none there, and none below: brokers before 2.8 keep those of the last two segments alone
     GAP_AFTER_ALIGNED = "GAP_AFTER_ALIGNED"  # none there, but one below: lost or deleted since
@@ -36,7 +36,7 @@ class SnapshotCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFound:
-    """What is beside the log at a boundary.
+    """The snapshot file at a snapshot offset.
 
     Attributes:
         compared: with the log; MISSING where there is no file.
@@ -48,7 +48,7 @@ class SnapshotFound:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is a snapshot of nobody."""
+        """Return whether the snapshot has no entries."""
         is_read = self.compared.strict not in (SnapshotVerdict.MISSING, SnapshotVerdict.CORRUPT)
         return is_read and self.file_bytes == HEADER_LENGTH
 

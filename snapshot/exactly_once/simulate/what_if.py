@@ -89,7 +89,7 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What holds for the whole partition.
+    """The circumstances of the whole partition.
 
     Attributes:
         log_start_offset: brokers before 2.4 forget a producer with the last of its records.
@@ -214,7 +214,7 @@ def _transactional(leader: ReplicaState) -> np.ndarray:
 
 
 class _Known:
-    """What one replica knows, with its batches in a table of five columns an entry, the newest last."""
+    """One replica's state, with its batches in a table of five columns per entry, the newest last."""
 
     def __init__(self, state: ReplicaState, given: Circumstances) -> None:
         self._entries = state.entries

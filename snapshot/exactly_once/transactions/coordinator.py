@@ -83,7 +83,7 @@ class KnownTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStates:
-    """What coordinators know.
+    """The state of coordinators.
 
     Attributes:
         known: newest state by transactional id, ascending.

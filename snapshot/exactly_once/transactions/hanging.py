@@ -1,4 +1,4 @@
-"""Which open transactions hang: their producer is silent for long, and no coordinator will ever write their marker.
+"""Find hanging transactions: their producer is silent for long, and no coordinator will ever write their marker.
 
 | verdict | transactional id with this producer id | hangs |
 | --- | --- | --- |
@@ -65,7 +65,7 @@ class PartitionTransaction:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it is open."""
+        """Return the partition in which it is open."""
         return self.topic, self.partition
 
 

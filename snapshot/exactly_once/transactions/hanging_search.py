@@ -42,7 +42,7 @@ class HangingOutcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was found, and what the log lacks, where a verdict hangs on it."""
+        """Return the findings, and what the log lacks if a verdict depends on it."""
         missing = self.log.missing_finding
         is_wanted = self.verdicts[TransactionVerdict.UNKNOWN] and missing is not None
         return [*self.found, *([missing] if is_wanted and missing is not None else [])]

@@ -38,7 +38,7 @@ _HIDES_STATES = frozenset(FindingKind) - {
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """What the log directories say of coordinators.
+    """The transaction logs in the log directories.
 
     Attributes:
         states: newest state of each transactional id.
@@ -58,7 +58,7 @@ class TransactionLog:
 
     @property
     def is_complete(self) -> bool:
-        """Whether an id that is not in `states` is unknown to the cluster."""
+        """Return whether an id that is not in `states` is unknown to the cluster."""
         return self.is_count_sure and not self.missing and not self.states.unreadable
 
     def is_current(self, transactional_id: str) -> bool:
@@ -71,7 +71,7 @@ class TransactionLog:
 
     @property
     def missing_finding(self) -> Finding | None:
-        """What was not seen of the topic, None if nothing is missing."""
+        """Return the finding about missing parts of the topic; None if nothing is missing."""
         if self.partition_count is None:
             said = f"no partition of {TOPIC} is here"
         elif self.missing:

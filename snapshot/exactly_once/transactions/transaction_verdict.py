@@ -19,7 +19,7 @@ class TransactionVerdict(StrEnum):
 
     @property
     def is_hanging(self) -> bool:
-        """Whether nobody will end the transaction but an operator."""
+        """Return whether only an operator will end the transaction."""
         return self in _HANGING
 
 
