@@ -1,4 +1,4 @@
-"""What a cluster's brokers say of their storage manager, and what those that run on this host were started with.
+"""Read the storage manager of a cluster's brokers, and the settings of those that run on this host.
 
 DescribeConfigs shows the class of the storage manager and the log directories of every broker; the settings of the
 storage manager itself it hides. A broker that runs on this host holds `.lock` of its log directories: its command line
@@ -56,7 +56,7 @@ _KIND = EvidenceKind.SERVER_PROPERTIES
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """What DescribeConfigs says of one broker; `class_name` is "" where it has no storage manager."""
+    """The answer of DescribeConfigs about one broker; `class_name` is "" if it has no storage manager."""
 
     broker: int
     class_name: str
@@ -154,7 +154,7 @@ def _is_same(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """Where objects are.
+    """The place of objects.
 
     Attributes:
         layout: name of the layout.

@@ -39,7 +39,7 @@ def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
 
 @dataclass
 class Looked:
-    """What was looked for in a store, newest first.
+    """The segments that were looked for in a store, newest first.
 
     Attributes:
         found: the first segment that is complete there.

@@ -1,4 +1,4 @@
-"""What a partition's copier does, as far as `__remote_log_metadata` tells it.
+"""Follow a partition's copy task by the records of `__remote_log_metadata`.
 
 Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
 there, and the next one follows after the task interval. Records of attempts stay in the topic for good, and nothing
@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.5
 
 
 class CopyProgress(StrEnum):
-    """What became of a copier since it was switched on again."""
+    """The progress of a copy task since it was enabled again."""
 
     FAILING = "FAILING"  # at what is in remote storage already: it has not looked
     MOVED_ON = "MOVED_ON"  # it has copied what comes next
@@ -72,12 +72,12 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Whether so many copies were begun and neither finished nor deleted that the copier may be stuck."""
+    """Return whether so many copies began without an end that the copy task may be stuck."""
     return sum(1 for _ in cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)) >= STUCK_AFTER
 
 
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
-    """What to watch of a partition whose copier may be stuck by the records of before; None where it is not."""
+    """Return what to watch of a partition whose copy task may be stuck by earlier records; None if it is not."""
     begun = attempts(cache, partition, next_offset), blind_attempts(cache, partition)
     if max(map(len, begun)) < STUCK_AFTER:
         return None
@@ -85,7 +85,7 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """How long a copier must make no attempt before it counts as quiet: task intervals of the slowest leader."""
+    """Return after how many seconds without an attempt a copy task is quiet: intervals of the slowest leader."""
     longest = 0
     for leader in sorted(set(leaders)):
         try:
@@ -117,7 +117,7 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
-    """What the records since tell of a copier, None while they tell nothing."""
+    """Return the progress of a copy task by later records; None while there are none."""
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
     if any(segment.end_offset < watched.next_offset for segment in new):
         return CopyProgress.FAILING

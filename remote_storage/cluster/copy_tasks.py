@@ -1,4 +1,4 @@
-"""Which partitions brokers copy by themselves, and after which lag: asked of a cluster before anything is uploaded.
+"""Ask a cluster which partitions brokers copy by themselves, and after which lag, before anything is uploaded.
 
 A topic's settings say whether copying is on, and its lag (KIP-1241). That a copy task is stuck nobody says; the records
 of its attempts raise a suspicion, and watching decides, as `unblock` does it (see stuck).

@@ -185,7 +185,7 @@ def _deferred_signals() -> Iterator[None]:
 
 
 def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
-    """What to set so that the broker accepts copying to be off, and deletes nothing."""
+    """Return the configs with which the broker accepts that copying is off, and deletes nothing."""
     bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
     # Endless local retention is that of the total one.
     local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
@@ -194,22 +194,22 @@ def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
 
 
 def own_values(settings: Mapping[str, TopicConfig], names: Iterable[str]) -> dict[str, str | None]:
-    """What the topic itself has set of `names`."""
+    """Return the topic's own values of `names`."""
     return {name: settings[name].value if name in settings and settings[name].is_own else None for name in names}
 
 
 def still_aside(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Of what a topic had `before`, the settings that it does not have again, as they are still put aside."""
+    """Return the configs of `before` that are still overridden."""
     return _unlike(settings, before, OVERRIDES) if is_marked(settings) else {}
 
 
 def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Of what a topic is said to have had `before`, the settings that look put aside, while it does not say so."""
+    """Return the configs of `before` that look overridden although the topic lacks the mark."""
     return {} if is_marked(settings) else _unlike(settings, before, _WITHOUT_MARK)
 
 
 def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Of what a topic had `before`, the settings that nobody has given another value since they were put aside."""
+    """Return the configs of `before` that nobody has changed since they were overridden."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
 

@@ -76,13 +76,13 @@ class Freeing:
             self.hint = first.next_step if first else ""
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """What was tiered may not be published."""
+        """Note that tiered segments may not be published."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.may_pass = isinstance(refusal, TransientError)
         self.is_damaged = refusal.exit_code is ExitCode.DATA_CORRUPT
 
     def take(self, plan: PublishPlan) -> None:
-        """What is published, or would be, and where remote storage ends then."""
+        """Note what is published, or would be, and where remote storage ends then."""
         self.publish = sum(map(plan.count, TO_BE_TOLD))
         self.next_offset = self._end_of(plan, TO_BE_TOLD | _DONE_BY_OTHERS)
 
@@ -93,12 +93,12 @@ class Freeing:
             self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Whether the copier may not have seen what is in remote storage: others published it, now or before."""
+        """Return whether the copy task may not have seen the remote segments: others published them, now or before."""
         is_done = plan is not None and self._end_of(plan, _DONE_BY_OTHERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
-        """Where remote storage ends with a plan's segments of `actions`; exclusive.
+        """Return the end of remote storage with a plan's segments of `actions`; exclusive.
 
         What was known when the partition was found stuck counts in `stuck.next_offset`, as far as it is of this log.
         """
@@ -111,12 +111,12 @@ class Freeing:
         return max([self.stuck.next_offset, *ends])
 
     def _is_passed_by(self, segment: Readiness) -> bool:
-        """Whether it lies in a gap below the offset where the copier is."""
+        """Return whether the segment lies in a gap below the offset of the copy task."""
         is_gap = segment.verdict in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
         return is_gap and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
-        """What to look for, from what is known now."""
+        """Return what to watch, by what is known now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:

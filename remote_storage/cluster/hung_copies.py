@@ -42,7 +42,7 @@ class HungLimit:
     after: int = HUNG_AFTER_MS
 
     def is_passed(self, age: int, usual: int | None) -> bool:
-        """Whether a copy of this age hangs; `usual` is None if none was finished."""
+        """Return whether a copy of this age hangs; `usual` is None if none was finished."""
         return age > max(self.after, _TIMES_USUAL * (usual or 0))
 
 
@@ -62,7 +62,7 @@ class HungCopy:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Of the segment."""
+        """Return the partition of the segment."""
         return self.attempt.id.topic_id_partition
 
     def says(self) -> str:
@@ -117,7 +117,7 @@ def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class CopiesOfCluster:
-    """What the records of a cluster tell of its copies.
+    """The copy attempts in a cluster's records.
 
     Attributes:
         hung: those that hang.

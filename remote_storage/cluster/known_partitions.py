@@ -1,4 +1,4 @@
-"""What the records of a cluster say of partitions, for those who restore or delete remote segments.
+"""Read a cluster's records of partitions, for commands that restore or delete remote segments.
 
 The leader epoch lineage is asked of the leader, whose copier looks for remote segments by it. If it cannot be asked
 (SASL is not spoken here), the `leader-epoch-checkpoint` of its log directory stands for it, `--log-dir`. The records of
@@ -28,7 +28,7 @@ from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, read_partition
 
 
 class ClusterRecords:
-    """What a cluster says of partitions: a KnownToCluster.
+    """A cluster's records of partitions: a KnownToCluster.
 
     Raises:
         MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
@@ -177,7 +177,7 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
 
 
 def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
-    """Of leaders that cannot be asked: whatever is new is refused."""
+    """Return an answer for leaders that cannot be asked: new segments are refused."""
 
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(

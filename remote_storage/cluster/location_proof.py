@@ -28,7 +28,7 @@ UNPROVEN_RISK = (
 
 
 class EvidenceKind(StrEnum):
-    """What was looked at, or on what a proof rests."""
+    """The kind of evidence that a proof rests on."""
 
     BROKER_SEGMENT = "BROKER_SEGMENT"
     SERVER_PROPERTIES = "SERVER_PROPERTIES"
@@ -38,7 +38,7 @@ class EvidenceKind(StrEnum):
 
 
 class EvidenceOutcome(StrEnum):
-    """What it says of the place."""
+    """The outcome of evidence for the place."""
 
     HOLDS = "HOLDS"
     CONTRADICTS = "CONTRADICTS"
@@ -47,7 +47,7 @@ class EvidenceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one look found; `says` is a clause for people."""
+    """The evidence of one look; `says` is a clause for people."""
 
     kind: EvidenceKind
     outcome: EvidenceOutcome
@@ -56,7 +56,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class PlaceProof:
-    """Why records may be published; `sentence` is shown to people and stands in the JSON."""
+    """The proof that records may be published; `sentence` is shown to people and stands in the JSON."""
 
     evidence: EvidenceKind
     sentence: str

@@ -1,4 +1,4 @@
-"""What brokers read of a partition in remote storage, and which copies of ours they may be told of.
+"""Find the offsets that brokers read in remote storage, and the segments of ours that may be published.
 
 One rule: no record makes less readable. For each leader epoch, offsets that brokers read of a complete copy stay so. If
 they find a lost copy of this log, they go on finding one, or a complete one: its objects may be put back. So a copy of
@@ -30,7 +30,7 @@ _NOTHING, _LOST, _COMPLETE = range(3)
 
 
 class ReadableOffsets:
-    """What brokers read of one partition by the records they know, and by those that are planned."""
+    """The offsets of one partition that brokers read by the records they know, and by those that are planned."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ReadableOffsets:
             )
 
     def _read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """What brokers find for its offsets from the log start on."""
+        """Yield the segments that brokers find for its offsets from the log start on."""
         for epoch, start, end in parts(copy):
             yield from self._index.epochs[epoch].read(max(start, self._log_start), end)
 

@@ -110,7 +110,7 @@ def _planned(
 def _why_not(
     metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None, action: MendAction
 ) -> str:
-    """Why what was found does not bring a segment back, "" if it does."""
+    """Return why the objects found do not bring a segment back, "" if they do."""
     if found is None:
         return "no object of it"
     if isinstance(found, IncompleteSegment):

@@ -66,7 +66,7 @@ class MetadataTopic:
         return cls(cluster, count)
 
     def partition_of(self, partition: TopicIdPartition) -> int:
-        """Where the records of a user partition lie."""
+        """Return the metadata partition of a user partition's records."""
         return metadata_partition(partition, self.partition_count)
 
     def read(self, partitions: Iterable[TopicIdPartition]) -> MetadataReader:

@@ -1,4 +1,4 @@
-"""What mend does with a segment, and how unblock ends with a topic."""
+"""The actions of `mend` on segments, and the ends of `unblock` with topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class MendAction(StrEnum):
-    """How a missing segment comes back."""
+    """The way in which a missing segment comes back."""
 
     COPY = "COPY"  # its objects as they are
     REBUILD = "REBUILD"  # in another layout, built again from the segment
@@ -14,7 +14,7 @@ class MendAction(StrEnum):
 
 
 class MendOutcome(StrEnum):
-    """What became of it."""
+    """The outcome for a segment."""
 
     PLANNED = "PLANNED"
     MENDED = "MENDED"
@@ -23,7 +23,7 @@ class MendOutcome(StrEnum):
 
 
 class End(StrEnum):
-    """How it ended, or would end."""
+    """The end of a topic's run, or of its plan."""
 
     PLANNED = "PLANNED"
     FREED = "FREED"

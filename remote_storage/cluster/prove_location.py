@@ -109,7 +109,7 @@ class ProvePlace:
         )
 
     def _is_probe_needed(self, found: Sequence[Evidence]) -> bool:
-        """Whether a probe can change what follows: not where a broker's settings say it all."""
+        """Return whether a probe can change the outcome; it cannot if a broker's settings decide."""
         outcomes = {each.kind: each.outcome for each in found}
         if outcomes[EvidenceKind.SERVER_PROPERTIES] is EvidenceOutcome.CONTRADICTS:
             return False

@@ -54,7 +54,7 @@ Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was planned, and told where it was to be.
+    """The plan, and the records that were written.
 
     Attributes:
         plans: as they were carried out, or would be.
@@ -151,7 +151,7 @@ class Publish:
         return whole.union(each for each in segment_ids if each not in finished)
 
     def _doubt(self, topic: str) -> TiersnapError | None:
-        """Why the copier of a topic may not have rested until all was told."""
+        """Return why a topic's copy task may not have rested until all was published."""
         try:
             if is_copying_off(self.cluster.settings(topic)):
                 return None

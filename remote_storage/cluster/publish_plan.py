@@ -1,4 +1,4 @@
-"""What is to be published: for every finished remote segment, what the brokers know of it and what they lack."""
+"""Plan publication: compare every finished remote segment with what brokers know of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
 
 class PublishAction(StrEnum):
-    """What becomes of one segment."""
+    """The action on one segment."""
 
     PUBLISH = "PUBLISH"  # COPY_SEGMENT_STARTED, then COPY_SEGMENT_FINISHED
     FINISH = "FINISH"  # somebody was killed between the two
@@ -50,7 +50,7 @@ class SegmentToPublish:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """What is published of a partition: all that is planned, or nothing where it is refused.
+    """The plan of a partition: all of it is published, or nothing if it is refused.
 
     Attributes:
         leader: broker that leads it, -1 where that is not known.
@@ -67,24 +67,24 @@ class PublishPlan:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Why it is refused, what of it is lost, and the first segment that is held back or read in part."""
+        """Return refusals, lost segments, and the first segment that is held back or read in part."""
         lost = [planned.metadata for planned in self.segments if planned.action is PublishAction.LOST]
         held = [planned.error for planned in self.segments if planned.error is not None]
         return [*([self.refusal] if self.refusal else []), *([lost_copies(lost)] if lost else []), *held[:1]]
 
     @property
     def blocked_by(self) -> TiersnapError | None:
-        """Why nothing is to be published of it; None if something is, or nothing is left."""
+        """Return why nothing is published of it; None if something is, or nothing is left."""
         return self.refusal or (next(iter(self.errors), None) if self.is_done else None)
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to publish."""
+        """Return whether nothing is left to publish."""
         return not any(planned.action in TO_BE_TOLD for planned in self.segments)
 
     @property
     def is_open(self) -> bool:
-        """Whether something is to be published, and may be."""
+        """Return whether something is to be published, and may be."""
         return self.refusal is None and not self.is_done
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
@@ -231,7 +231,7 @@ def _held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Where the copier is to go on: behind the last finished segment of this log, or at the log start."""
+    """Return where the copy task continues: behind the last finished segment of this log, or at the log start."""
     return _end_of(_of_this_log(known, log_start_offset, why_outside), log_start_offset)
 
 

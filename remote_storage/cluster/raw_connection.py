@@ -39,7 +39,7 @@ _RETRIABLE = {
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:
-    """Whether the client properties need nothing but PLAINTEXT or SSL."""
+    """Return whether the client properties need nothing but PLAINTEXT or SSL."""
     return properties.get("security.protocol", "plaintext").lower() in {"plaintext", "ssl"}
 
 
@@ -74,7 +74,7 @@ class RawConnection:
             raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
 
     def end_offset_for(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
-        """What the leader's epoch cache answers for `epoch`: (largest epoch not above it, its exclusive end offset)."""
+        """Ask the leader's epoch cache for `epoch`: (largest epoch not above it, its exclusive end offset)."""
         body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiii", 1, partition, -1, epoch)
         answer = self._ask(body)
         _, _, length = struct.unpack_from(">iih", answer)

@@ -37,7 +37,7 @@ Plans = Mapping[TopicPartition, PublishPlan]
 
 @dataclass(frozen=True)
 class Toggle:
-    """How a topic is switched off and on: what it had, and what it has in between."""
+    """The configs with which a topic's copying is disabled and enabled: its own, and the override."""
 
     saved: SavedConfigs
     off: Mapping[str, str]
@@ -88,7 +88,7 @@ class ReleaseTopics:
                     each.needs_restart(refused.message)
 
     def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PublishPlan]:
-        """What is to be published of them, by what the records say now."""
+        """Plan what is published of the partitions, by the records of now."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
         plans = plan_publication(self.cluster, self.reader.read_to_end(), self.lineage, wanted, stuck=stuck)

@@ -1,4 +1,4 @@
-"""Which partitions of a log directory are stuck: their copier begins a segment again and again."""
+"""Find the stuck partitions of a log directory: their copy task begins a segment again and again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StuckPartition:
     hung: HungCopy | None = None
 
     def is_at_work(self, cache: MetadataCache) -> bool:
-        """Whether somebody copies this partition, by what is known now: then nothing more may be published of it.
+        """Return whether somebody copies this partition now; nothing more may be published of it then.
 
         A copier that is stuck begins what it has begun before and finishes nothing. One that was freed meanwhile, by a
         restart, a new leader or another run, begins or finishes something else.
@@ -91,7 +91,7 @@ def find_stuck(
     talk: Callable[[str], None],
     hung: HungLimit | None = None,
 ) -> list[StuckPartition]:
-    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`, and with `hung` those that hang.
+    """Return the `candidates` (values are leaders) that are stuck or `resumed`, and with `hung` those that hang.
 
     Takes up to three task intervals where a copier may be stuck.
     """

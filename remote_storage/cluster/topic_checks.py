@@ -1,4 +1,4 @@
-"""Whether segments may be published for a topic as its settings are now."""
+"""Check by a topic's configs that segments may be published."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def value_of(settings: Mapping[str, TopicConfig], name: str, default: str) -> st
 
 
 def is_copying_off(settings: Mapping[str, TopicConfig]) -> bool:
-    """Whether the topic's copier is told to rest."""
+    """Return whether the topic's copying is disabled."""
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
 def is_copied(settings: Mapping[str, TopicConfig]) -> bool:
-    """Whether brokers copy the topic's segments to remote storage by themselves."""
+    """Return whether brokers copy the topic's segments to remote storage by themselves."""
     is_tiered = value_of(settings, REMOTE_STORAGE, "false") == "true"
     is_compacted = "compact" in value_of(settings, "cleanup.policy", "delete")
     return is_tiered and not is_compacted and not is_copying_off(settings)
 
 
 def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
-    """Whether the topic says that its settings are put aside."""
+    """Return whether the topic has the mark that its configs are overridden."""
     retention = settings.get(RETENTION_MS)
     return retention is not None and retention.is_own and retention.value == MARK
 

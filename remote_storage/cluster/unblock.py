@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Unblocked:
-    """What a run found and did.
+    """The result of a run.
 
     Attributes:
         candidates: number of tiered partitions that were looked at.

@@ -25,7 +25,7 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examination:
-    """What is known of a partition after a replay.
+    """The result of a partition's replay.
 
     Attributes:
         snapshots: by offset, of every aligned offset that was reached and of every file that is there; ascending.
@@ -149,7 +149,7 @@ def conclude(
     reached: Mapping[int, SnapshotAt] = MappingProxyType({}),
     cleanup_policy: str | None = None,
 ) -> Examination:
-    """What a finished replay says of its partition.
+    """Return the examination of a finished replay.
 
     Args:
         snapshots: of each offset that was reached: the file there, or what was computed in its place.
@@ -201,7 +201,7 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:
-    """Of the snapshot at `offset`, which the replay did not reach."""
+    """Return the comparison of the snapshot at `offset`, which the replay did not reach."""
     segments, begins = replay.partition.segments, replay.begins
     if segments and offset <= replay.partition.unloaded_below:
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
@@ -266,7 +266,7 @@ def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
-    """Whether some leader epoch began below the segment's end, so that the segment has at least one."""
+    """Return whether a leader epoch began below the segment's end, so that the segment has at least one."""
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 

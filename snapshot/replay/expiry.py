@@ -1,4 +1,4 @@
-"""Which entries a snapshot that we write leaves out.
+"""Leave expired entries out of a snapshot that we write.
 
 A broker drops idle producers by its own clock, so too many entries in a file do no harm; too few do. Expiry is
 therefore reckoned at the boundary and not at the time of writing, and one log gives one file whenever it is computed:
@@ -23,7 +23,7 @@ DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """How expiry is reckoned, all in ms.
+    """The rules of expiry, all in ms.
 
     Attributes:
         expiration: idle time after which a producer is left out (transactional.id.expiration.ms); None keeps all.
@@ -62,7 +62,7 @@ def fingerprint(*parts: object) -> str:
 
 
 class Scan(StrEnum):
-    """How much of a log is decoded."""
+    """The part of a log that is decoded."""
 
     EXACT = "exact"  # all that remote storage does not hold
     WINDOW = "window"  # what is within the expiration, and what producers must be followed back into
@@ -99,7 +99,7 @@ class ReplayOptions:
             )
 
     def since(self, now: int) -> int | None:
-        """Where the scan window begins (ms), None where all is scanned; `now` is the run's (ms)."""
+        """Return the begin of the scan window (ms), None if all is scanned; `now` is the run's (ms)."""
         if self.scan is Scan.EXACT or self.expiration is None:
             return None
         return (now if self.as_of is None else self.as_of) - self.expiration

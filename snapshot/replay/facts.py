@@ -1,4 +1,4 @@
-"""What the gate knows of a partition and of its segments: facts, plain enough for the rows of a table.
+"""The facts of a partition and its segments that verdicts derive from, plain enough for rows of a table.
 
 No verdict is among them and no clock: verdicts are derived (`readiness.judge`) and age while the facts stay.
 """

@@ -31,13 +31,13 @@ class LostOffsets:
     indexed: int | None = None
 
     def is_known_to(self, entries: np.ndarray) -> bool:
-        """Whether a producer's last batch (ENTRY_DTYPE), or the beginning of its transaction, is among them."""
+        """Return whether a producer's last batch (ENTRY_DTYPE), or the begin of its transaction, is among them."""
         offsets = _told_by(entries)
         return bool(((offsets >= self.first) & (offsets < self.next)).any())
 
     @property
     def proof(self) -> str:
-        """What proves it."""
+        """Return the proof."""
         if self.indexed is None:
             return "a snapshot knows of some"
         return f"an index is left of the segment that began at {self.indexed}"
@@ -72,7 +72,7 @@ class LostOffsetsSearch:
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """What `gap_between` gives, if it is proven that a segment was in it; those of one search ascend."""
+        """Return what `gap_between` gives if a segment is proven to have been in it; calls of one search ascend."""
         lost = gap_between(self._partition, first, following)
         if lost is None:
             return None

@@ -46,7 +46,7 @@ class PartitionListing:
 
     @property
     def is_remote_known(self) -> bool:
-        """Whether remote storage was asked, and said what it holds."""
+        """Return whether remote storage was asked, and answered."""
         return self.remote is not NOTHING_SEEN and self.remote_error is None
 
 

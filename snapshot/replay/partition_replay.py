@@ -35,7 +35,7 @@ ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What is known of a log before its first file.
+    """The state of a log before its first file.
 
     Attributes:
         is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
@@ -68,7 +68,7 @@ AS_BROKER = Beginning(as_broker=True)
 
 @dataclass
 class Replay:
-    """What replaying a partition showed; filled while the boundaries are iterated.
+    """The results of replaying a partition; filled while the boundaries are iterated.
 
     Attributes:
         ends: how each segment file ended, by base offset, up to the first damaged one.
@@ -144,7 +144,7 @@ def cut_offsets(partition: Partition) -> list[int]:
 
 
 def may_be_stored(partition: Partition, offset: int) -> bool:
-    """Whether a snapshot computed at `offset` may go to remote storage: nothing above the high watermark may.
+    """Return whether a snapshot computed at `offset` may be stored: none above the high watermark may.
 
     What is not replicated yet can be cut off and written anew, and the stored snapshot would contradict the log for
     good. A directory that no broker and no plugin reads may have them all.

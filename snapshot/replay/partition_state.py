@@ -48,7 +48,7 @@ class StoredAt:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAt:
-    """What is to be remembered of one snapshot offset: plain, fit for a row.
+    """The stored result of one snapshot offset: plain, fit for a row.
 
     Attributes:
         offset: exclusive end offset.
@@ -103,7 +103,7 @@ class Boundary:
 
     @property
     def snapshot(self) -> SnapshotAt:
-        """What is to be remembered of it, but for what is open here and what was stored."""
+        """Return the stored result, without open transactions here and without what was stored."""
         return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
@@ -128,7 +128,7 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Where a broker could not replay the log any further."""
+    """The offset at which a broker could not replay the log any further."""
 
     offset: int
     message: str
@@ -154,7 +154,7 @@ class StartState:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """What remote storage tells of the state where a copy ends, behind the first file of the log.
+    """The producer state at the end of a remote segment that ends behind the first file of the log.
 
     Attributes:
         offset: exclusive; a base offset of the log.
@@ -215,7 +215,7 @@ class ReplayState:
 
     @property
     def provenance(self) -> Provenance:
-        """Of the entries computed here."""
+        """Return the provenance of the entries computed here."""
         if self.lacks_start:
             return Provenance.COMPUTED_FROM_LOCAL_START
         if self.folded_from == 0 or self.has_adopted:
@@ -234,7 +234,7 @@ class ReplayState:
             self.lacks_start = False
 
     def take(self, copy: CopyState) -> None:
-        """Where a copy ends: go on from its snapshot, as a follower does, if nothing in the files speaks against it.
+        """Continue from the snapshot at a remote segment's end, as a follower does, unless the files contradict it.
 
         A producer that the files tell of and the snapshot does not was expired by then: it stays.
         """
@@ -316,11 +316,11 @@ class ReplayState:
         return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs
 
     def _is_cleaned(self, offset: int) -> bool:
-        """Whether compaction has passed all batches below it."""
+        """Return whether compaction has passed all batches below it."""
         return offset <= self._cleaned_below
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
-        """Whether it tells of what was lost, where something was; never of what is in remote storage alone."""
+        """Return whether it holds what was lost, if anything was; never what is in remote storage alone."""
         if self.lost is None:
             return self._is_broker or not self.lacks_start
         return self.lost.is_known_to(theirs)

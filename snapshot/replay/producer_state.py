@@ -162,7 +162,7 @@ def fold(rows: np.ndarray) -> np.ndarray:
 
 
 def to_entries(deltas: np.ndarray) -> np.ndarray:
-    """What the deltas make of an empty state: snapshot entries (ENTRY_DTYPE), order kept."""
+    """Apply the deltas to an empty state; return snapshot entries (ENTRY_DTYPE), order kept."""
     return _entries(deltas, np.arange(deltas.size))
 
 

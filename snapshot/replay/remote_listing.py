@@ -1,4 +1,4 @@
-"""What remote storage holds of a partition's offsets, and what the listing and the replay ask of it.
+"""The remote segments of a partition, as the listing and the replay ask for them.
 
 If a log begins there and nothing of any log is there, remote storage may not be that of the brokers; a log alone of
 which nothing is there may have an old checkpoint.
@@ -23,7 +23,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 
 class Encryption(StrEnum):
-    """Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show."""
+    """The encryption of the Aiven plugin, as its manifests show."""
 
     PLAIN = "PLAIN"
     ENCRYPTED = "ENCRYPTED"
@@ -58,13 +58,13 @@ class ListedCopy:
 
     @property
     def facts(self) -> CopyFacts:
-        """What coverage is derived from."""
+        """Return the facts that coverage is derived from."""
         return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, self.is_finished)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteListing:
-    """What a look at remote storage found of a partition.
+    """The remote inventory of a partition, as far as a replay needs it.
 
     Attributes:
         expired_to: `tiersnap expire` deleted the copies below it; exclusive, None where it never did.
@@ -186,7 +186,7 @@ def place_error(name: str, place: str) -> TiersnapError:
 
 @dataclass
 class PlaceDoubt:
-    """What the looks at partitions of one host come to."""
+    """The doubt about a place, from the inventories of one host's partitions."""
 
     _name: str = ""
     _is_refuted: bool = False

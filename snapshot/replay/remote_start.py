@@ -1,4 +1,4 @@
-"""Where a replay begins whose log goes back further in remote storage.
+"""Find the start of a replay whose log goes back further in remote storage.
 
 Either with the snapshot of a remote segment of ours, whose claim vouches for it, on the way through what is tiered
 (ClaimedStart); or with the state that remote storage tells where the files begin, or where a remote segment ends

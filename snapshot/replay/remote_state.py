@@ -1,4 +1,4 @@
-"""Which remote snapshot a log that begins in remote storage may be continued from: the rule of all commands.
+"""Choose the remote snapshot that a log beginning in remote storage may continue from: the rule of all commands.
 
 A replica that is rebuilt from remote storage knows no producers, and as a leader it uploads what it knows. So the
 snapshot of a remote segment starts a replay only if
@@ -54,7 +54,7 @@ class RemoteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Vouching:
-    """What the claim of a remote segment says of its snapshot.
+    """The snapshot of a remote segment, by its claim.
 
     Attributes:
         is_ours: a claim of ours names the segment.

@@ -33,7 +33,7 @@ _IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storag
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resume:
-    """What the replay of an earlier run left of a partition.
+    """The state that an earlier run's replay left of a partition.
 
     Attributes:
         start: the state to go on from; None where there is none.
@@ -152,7 +152,7 @@ class _OneReplay:
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
 
     def _nothing_known(self) -> Examination:
-        """Of a partition of which nothing can be said."""
+        """Return the examination of a partition that cannot be judged."""
         return replace(conclude(Replay(replace(self._partition, segments=())), {}), findings=())
 
     def _resumed(self) -> StartState | None:
@@ -184,7 +184,7 @@ class _OneReplay:
         self._decodes.begin_at(state.offset)
 
     def _beginning(self) -> Beginning:
-        """What remote storage says of a log that begins there, if a snapshot is wanted here; else nobody asks it."""
+        """Ask remote storage for the state of a log that begins there, if a snapshot is wanted here."""
         begins = self._known_beginning() if self._wants_snapshot() else Beginning(self._is_continued)
         if begins.start is not None:
             is_complete = begins.start.has_adopted
@@ -203,7 +203,7 @@ class _OneReplay:
         return begins
 
     def _wants_snapshot(self) -> bool:
-        """Whether a state is needed: for a segment that is to be tiered, or because all boundaries are wanted."""
+        """Return whether a state is needed: for a segment to be tiered, or because all boundaries are wanted."""
         tiered = self._listing.tiered
         ends = (each.next_base_offset for each in self._partition.segments if each.base_offset not in tiered)
         may_go = any(end is not None and may_be_stored(self._partition, end) for end in ends)
@@ -240,7 +240,7 @@ class _OneReplay:
             raise
 
     def _settle(self, boundary: Boundary) -> SnapshotAt:
-        """What is to be remembered of the boundary, whose snapshot is on its way."""
+        """Return the stored result of the boundary, whose snapshot is being written."""
         opened = boundary.open_transactions
         if opened is not None and len(opened) > MOST_OPEN_TRANSACTIONS:
             opened = None
@@ -252,7 +252,7 @@ class _OneReplay:
     def _with_stored(
         self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
     ) -> dict[int, SnapshotAt]:
-        """What is to be remembered, and what was stored of it."""
+        """Return the stored results, with the snapshots that were written."""
         there = {offset: self._stored_at(each) for offset, each in stored.items()}
         return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
 

@@ -1,4 +1,4 @@
-"""Where a replay hands the snapshots that it computed: which are wanted in object storage, and what became of each.
+"""Sinks of computed snapshots: which are wanted in object storage, and the outcome of each.
 
 Where a store does not answer, no snapshot offset is asked of it again: each would wait for its time-outs.
 """
@@ -43,7 +43,7 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names.
+    """The object at one boundary; `crc32c` is of all its bytes, `crc` the one that the file names.
 
     `is_new`: this call wrote it; else it was there. `is_mended`: in the place of one that no broker could read.
     """
@@ -61,7 +61,7 @@ class StoredSnapshot:
 
 
 class SnapshotSink(Protocol):
-    """Where computed snapshots go; picklable."""
+    """A sink of computed snapshots; picklable."""
 
     @property
     def uri(self) -> str:

@@ -1,4 +1,4 @@
-"""What a producer snapshot is worth, and where its content comes from."""
+"""Verdicts on producer snapshots, and the provenance of their content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class SnapshotVerdict(StrEnum):
-    """What a boundary's snapshot file is worth."""
+    """The verdict on a boundary's snapshot file."""
 
     MATCHES = "MATCHES"  # says what the log says
     EXTENDS = "EXTENDS"  # says that and more, about batches which the log no longer holds
@@ -18,12 +18,12 @@ class SnapshotVerdict(StrEnum):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether a segment may be tiered with this file."""
+        """Return whether a segment may be tiered with this file."""
         return self in (SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS)
 
 
 class Provenance(StrEnum):
-    """Where a snapshot's content comes from."""
+    """The provenance of a snapshot's content."""
 
     BROKER = "BROKER"
     BROKER_UNVERIFIED = "BROKER_UNVERIFIED"  # nobody compared it: it lies before the window that was scanned
@@ -35,7 +35,7 @@ class Provenance(StrEnum):
 
     @property
     def lacks_start(self) -> bool:
-        """Whether producers may be missing that a broker which is restored from remote storage knows."""
+        """Return whether producers may be missing that a broker restored from remote storage knows."""
         return self is Provenance.COMPUTED_FROM_LOCAL_START
 
 

@@ -38,7 +38,7 @@ _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was found out of one snapshot file; plain facts, fit for a row. Counts are producers.
+    """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers.
 
     Attributes:
         strict: the verdict when every entry counts; SUSPECT says no more than that some differ.
@@ -64,11 +64,11 @@ class Comparison:
 
     @property
     def is_start(self) -> bool:
-        """Whether a replay may start from the file."""
+        """Return whether a replay may start from the file."""
         return self.strict.is_trusted
 
     def does_harm(self, now: int, producer_expiration: int | None) -> bool:
-        """Whether a broker that loads the file at `now` would keep an entry that counts against it.
+        """Return whether a broker that loads the file at `now` would keep an entry that counts against it.
 
         Args:
             now: ms.
@@ -81,7 +81,7 @@ class Comparison:
         return now - self.harmful_until < producer_expiration  # always so for NEVER
 
     def verdict(self, now: int, producer_expiration: int | None) -> SnapshotVerdict:
-        """What the file is worth at `now` (see `does_harm`): may a segment be uploaded with it?
+        """Return the verdict on the file at `now` (see `does_harm`): may a segment be uploaded with it?
 
         One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
         """
@@ -92,7 +92,7 @@ class Comparison:
         return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
 
     def reason(self, now: int, producer_expiration: int | None) -> str:
-        """Why it is worth that."""
+        """Return the reason of the verdict."""
         if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
             return self.says
         if not (self.lacking or self.differing or self.unexplained):
@@ -101,7 +101,7 @@ class Comparison:
 
 
 def computed(provenance: Provenance) -> Comparison:
-    """Of a snapshot that was made from the log, in place of one that is missing or was to be replaced."""
+    """Return the comparison of a snapshot made from the log, for one that is missing or was replaced."""
     return Comparison(SnapshotVerdict.MATCHES, f"computed from the log ({provenance})")
 
 
@@ -230,7 +230,7 @@ NO_FILE = SnapshotFile()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundSnapshot:
-    """What lies at a snapshot offset.
+    """The file at a snapshot offset.
 
     Attributes:
         comparison: what to say where no entries can be read.

@@ -60,7 +60,7 @@ def is_partial(deltas: np.ndarray) -> np.ndarray:
 
 
 class FirstSeen:
-    """Where the window's runs, ascending, show each producer for the first time.
+    """The offsets at which the window's runs, ascending, first show each producer.
 
     Attributes:
         transactional: ids of the transactional producers, by the base offset of that segment.
@@ -83,7 +83,7 @@ class FirstSeen:
 
 
 class FollowedBack:
-    """What the segments before the window tell of the producers that it shows in part.
+    """The state of the producers that the window shows in part, by the segments before it.
 
     Attributes:
         segments: (base offset, deltas of those producers), ascending; one segment each.
@@ -117,7 +117,7 @@ class FollowedBack:
 
     @property
     def deltas(self) -> np.ndarray:
-        """Of all that was found, as one run that ends where the window begins."""
+        """Return the deltas of all that was found, as one run that ends at the window's begin."""
         return _combined(deltas for _, deltas in self.segments)
 
     def open_entries(self, ends: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
@@ -146,7 +146,7 @@ _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies befo
 
 
 class WindowStart:
-    """Where the replay of a partition begins that is scanned within the expiration.
+    """The start of the replay of a partition that is scanned within the expiration.
 
     Attributes:
         state: of the producers that the window shows in part, at its first offset.
@@ -189,7 +189,7 @@ class WindowStart:
         self.state = StartState(offset, self._followed.deltas, offset, has_adopted=False, lacks_start=is_unknown)
 
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
-        """What is said of these boundaries up to the window's first offset, ascending."""
+        """Yield the boundaries up to the window's first offset, ascending."""
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):
             found = found_at(end, read_snapshot)
