@@ -112,7 +112,7 @@ def place_words(remote: str, layout: str) -> str:
 
 
 def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
-    """What the next steps of a command that tiers from this host are filled with: the command itself tiers.
+    """Return what fills the next steps of a command that tiers from this host: the command itself tiers.
 
     Args:
         remote: as it was given.
@@ -124,7 +124,7 @@ def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
 
 
 def host_commands_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> HostCommands:
-    """What the next steps of a command that tiers nothing are filled with: `tier` with the options that it has as well.
+    """Return what fills the next steps of a command that tiers nothing: `tier` with the options that it has as well.
 
     Args:
         remote: as it was given; None where it was not.

@@ -1,4 +1,4 @@
-"""What a command of `tiersnap` is: its options, the call of the core, and the types of what it prints.
+"""The decorator of commands: options, the call of the core, and the types of what is printed.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
@@ -24,7 +24,7 @@ from tiersnap.jobs.shown import refuse_credentials
 
 @dataclass(frozen=True)
 class Prints:
-    """What a command prints in the JSON forms, as types: docs/schemas is made of them.
+    """The types that a command prints as JSON; docs/schemas is made of them.
 
     Attributes:
         rows: types of its rows; which of them comes is a matter of its options.
@@ -40,7 +40,7 @@ class Prints:
 
 
 class _Printing:
-    """What knows what it prints, and refuses settings with a password in them."""
+    """A command that knows what it prints, and refuses settings with a password in them."""
 
     prints: Prints | None = None
 

@@ -111,7 +111,7 @@ def _schema(found: DeltaTable) -> pa.Schema:
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
-    """What to raise for a warehouse without rows: there is none at the place, or it `lacks` them."""
+    """Return the error about a warehouse without rows: there is none at the place, or it `lacks` them."""
     place = located(warehouse)
     if place.startswith("/") and not Path(place).is_dir():
         lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"
@@ -141,19 +141,19 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
 
 
 def failover(warehouse: str) -> Failover:
-    """What the newest snapshot file of every partition is worth; see `failover_of`."""
+    """Return the verdict on the newest snapshot file of every partition; see `failover_of`."""
     return failover_of(read_table(warehouse, "partitions", list(FAILOVER_COLUMNS), list(map(str, FAILOVER_KINDS))))
 
 
 def audit(warehouse: str) -> Audit | None:
-    """What `tiersnap audit --to` last found in each partition; None before the first."""
+    """Return the last findings of `tiersnap audit --to` in each partition; None before the first."""
     findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
     audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
 
 
 def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
-    """How much of each partition's remote segments `tiersnap verify --warehouse` has verified."""
+    """Return the part of each partition's remote segments that `tiersnap verify --warehouse` has verified."""
     return remote_checked(read_table(warehouse, "remote_checks", list(CHECK_COLUMNS)).to_pylist())
 
 

@@ -1,4 +1,4 @@
-"""What `doctor` tells of a cluster: copies that hang, segments that are there twice, and segments that are missing."""
+"""The answers of `doctor` about a cluster: hung copies, segments that are there twice, and missing ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CopiedTwice:
 
 @dataclass(frozen=True, slots=True)
 class ToldCopies:
-    """What a cluster tells of its copies, as rows, and in sentences."""
+    """The copies of a cluster, as rows and in sentences."""
 
     hung: tuple[HungRemoteCopy, ...] = ()
     twice: tuple[CopiedTwice, ...] = ()
@@ -114,7 +114,7 @@ def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class RemoteRecords:
-    """What records of a cluster say and remote storage lacks, the worst partition first."""
+    """The segments that a cluster's records name and remote storage lacks, the worst partition first."""
 
     known: Annotated[int, Meta(description="segments that brokers know and read")]
     sentence: str

@@ -1,4 +1,4 @@
-"""What a page says of the run of one host that made it, and where page and metrics go."""
+"""Write the page and the metrics of one host's run."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ s3_options = as_one(
 
 @dataclass(frozen=True)
 class RemoteView:
-    """Where to look, if anywhere; `remote` is as the user wrote it, `layout` a name."""
+    """The remote location to look at, if any; `remote` is as the user wrote it, `layout` a name."""
 
     remote: str | None
     layout: str
@@ -319,7 +319,7 @@ def cluster_options(
 
 @dataclass(frozen=True)
 class ToldBy:
-    """Who says whether a broker is at work.
+    """The source of the answer whether a broker is copying.
 
     Attributes:
         cluster: that is asked; None if none is.
@@ -358,7 +358,7 @@ tiering_cluster_options = as_one(
 
 @dataclass(frozen=True)
 class SparkRequest:
-    """Which session is wanted.
+    """The Spark session that is wanted.
 
     Attributes:
         master: None for that of the session that is there, of the submit, or else this host.

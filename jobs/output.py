@@ -43,7 +43,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """What could not be done, and what to do next."""
+    """An error, and the next step."""
 
     type: Annotated[str, msgspec.Meta(description="class of the error; stable")]
     message: str

@@ -1,4 +1,4 @@
-"""How far a command is: a line that renews itself on a terminal, and a line every 30 seconds anywhere else.
+"""Show the progress of a command: a line that renews itself on a terminal, else a line every 30 seconds.
 
 Nothing is said of what takes less than two seconds, nor with --quiet.
 """

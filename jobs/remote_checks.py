@@ -1,4 +1,4 @@
-"""What remote storage holds, verified on this host or by a Spark job for `tiersnap verify`; and what that told."""
+"""Verify remote storage for `tiersnap verify`, on this host or by a Spark job, and show the result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SAMPLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSample:
-    """How many segments are verified: so many, or so many of a hundred."""
+    """The size of a sample: a number of segments, or a percentage."""
 
     number: int | None = None
     percent: float | None = None
@@ -62,7 +62,7 @@ def _sample(text: str) -> SegmentSample:
 
 @dataclass(frozen=True, slots=True)
 class TierRequest:
-    """What was asked for of the tier; `recheck` is ms."""
+    """The options of a check; `recheck` is ms."""
 
     depth: CheckDepth | None
     sample: SegmentSample | None
@@ -135,7 +135,7 @@ def read_checks(file: Path | None) -> dict[Key, RemoteChecked]:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPartition:
-    """How much of a partition's remote segments was verified."""
+    """The part of a partition's remote segments that was verified."""
 
     partition: str
     topic_id: str | None
@@ -158,7 +158,7 @@ def verified_lines(found: Sequence[VerifiedPartition]) -> list[str]:
 
 @dataclass
 class CheckTally:
-    """What was found, counted."""
+    """The counts of a check."""
 
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0
@@ -253,7 +253,7 @@ def verify_on_spark(
 
 
 def is_local(view: opt.RemoteView) -> bool:
-    """Whether segments lie as LocalTieredStorage lays them."""
+    """Return whether segments lie as LocalTieredStorage lays them."""
     return view.layout != opt.LAYOUTS[0]
 
 

@@ -73,7 +73,7 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
+    """Return what is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
     import yaml
 
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):

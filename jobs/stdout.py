@@ -40,7 +40,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Whether stdout refuses another line for the same reason; what was refused may have left its buffer."""
+    """Return whether stdout refuses another line for the same reason; what was refused may have left its buffer."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -50,7 +50,7 @@ def _is_of_stdout(error: OSError) -> bool:
 
 
 def _give_up_stdout() -> None:
-    """What waits in its buffer would be written when the process ends, and fail once more."""
+    """Give up stdout: its buffer would be written when the process ends, and fail once more."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -1,3 +1,3 @@
-"""What a Kafka log means: the pure core (bytes and Arrow in, Arrow and bytes out)."""
+"""The meaning of a Kafka log: the pure core (bytes and Arrow in, Arrow and bytes out)."""
 
 __version__ = "0.1.0"

@@ -146,7 +146,7 @@ def sync_directory(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> TiersnapError:
-    """What to raise for an error of the operating system while writing `path`."""
+    """Return the error for an error of the operating system while writing `path`."""
     message = f"cannot write {path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpaceError(message, hint="free some space and give the same command again; what is written is whole")

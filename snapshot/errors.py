@@ -12,7 +12,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """What a tiersnap process returns; documented in docs/runbook.md."""
+    """The exit code of a tiersnap process; documented in docs/runbook.md."""
 
     OK = 0
     UNEXPECTED = 1
@@ -142,7 +142,7 @@ def failure(
 
 @dataclass(frozen=True, slots=True)
 class RecordedError:
-    """What a table or a task keeps of an error; `error_type` is the name of its class."""
+    """An error as a table or a task keeps it; `error_type` is the name of its class."""
 
     message: str
     is_transient: bool = False

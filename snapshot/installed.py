@@ -1,4 +1,4 @@
-"""How this copy of tiersnap came here, and what adds to it what an extra brings.
+"""Find out how this copy of tiersnap was installed, and the command that adds an extra to it.
 
 Its name is on no public package index, so nothing may say to install it by name: whoever registers that would be run
 on brokers' hosts.

@@ -47,7 +47,7 @@ class FileTooLargeError(OSError):
 
 
 def kind_of(mode: int) -> str | None:
-    """What a file of this `st_mode` is, None for a regular one."""
+    """Return what a file of this `st_mode` is, None for a regular one."""
     return next((name for is_kind, name in _KINDS if is_kind(mode)), None)
 
 

@@ -54,6 +54,8 @@ _ACTING_METHODS = {
     *("produce", "incremental_alter_configs", "getOrCreate", "executeCompaction", "vacuum", "save"),
     *("put_if_absent", "put_file_if_absent", "replace_if"),
 }
+# First words of docstrings that say neither what a function does nor what a class is.
+_VAGUE = {"What", "Whatever", "Who", "Whoever", "Whose", "How", "Whether", "Why", "Where", "When", "Which", "If", "Of"}
 _MAY_ACT_SILENTLY = {
     "remote_storage/stores/paced_store.py": "hands on to a store that logs",
     "jobs/help_page.py": "write_text of click's HelpFormatter writes to memory",
@@ -76,6 +78,7 @@ def problems() -> list[str]:
         if is_product:
             found += [f"{name}: {problem}" for problem in problems_of_logger(name, "\n".join(lines))]
             found += [f"{name}: {problem}" for problem in problems_of_classes(name, "\n".join(lines), classes)]
+            found += [f"{name}:{problem}" for problem in problems_of_docstrings("\n".join(lines))]
         if re.fullmatch(r"jobs/commands/(?!_)\w+\.py", name) and name not in _PART_OF_A_COMMAND:
             found += [f"{name}: {problem}" for problem in problems_of_command("\n".join(lines))]
         for number, line in enumerate(lines, 1):
@@ -105,6 +108,16 @@ def problems_of_classes(name: str, text: str, seen: dict[str, str]) -> list[str]
     twice = [f"{each} is a class of {seen[each]} too: one concept, one name" for each in classes if each in seen]
     seen |= dict.fromkeys(classes, name)
     return twice
+
+
+def problems_of_docstrings(text: str) -> list[str]:
+    """Return docstrings that begin with no command and no noun, by line."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and ast.get_docstring(node)]
+    first = [(node.body[0].lineno, (ast.get_docstring(node) or "").split()[0]) for node in nodes]
+    return [
+        f"{line}: a docstring begins with a command or a noun, not {word!r}" for line, word in first if word in _VAGUE
+    ]
 
 
 def problems_of_command(text: str) -> list[str]:

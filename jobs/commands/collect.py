@@ -41,7 +41,7 @@ class CollectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSummary:
-    """What was shipped with --apply, what would be without it."""
+    """The files shipped with --apply, or those that would be without it."""
 
     segments_decoded: int | UnsetType = UNSET
     bytes_read: int | UnsetType = UNSET

@@ -40,7 +40,7 @@ class DecodedSegments:
 
 @dataclass(frozen=True, slots=True)
 class DecodeSummary:
-    """What was not decoded."""
+    """The segments that were not decoded."""
 
     damage_count: DamageCount | UnsetType = UNSET
     legacy_count: LegacyCount | UnsetType = UNSET

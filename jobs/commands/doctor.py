@@ -256,7 +256,7 @@ def _row(host: Host, each: Examined) -> ExaminedLogDir:
 
 
 def _of_cluster(host: Host, compared: Compared | None, copies: ToldCopies) -> Iterator[str]:
-    """What to type about the cluster."""
+    """Yield what to type about the cluster."""
     yield from () if compared is None else next_step(compared)
     yield from free_hung(copies, [each.uri for each in host.log_dirs], host.remote)
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.exactly_once.models.eras import Severity
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRow:
-    """Who answers or does what in which releases (`explain WORD`)."""
+    """An answer or a reaction in some releases (`explain WORD`)."""
 
     COLUMNS: ClassVar = (
         *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),
@@ -38,7 +38,7 @@ class ExplainedRow:
 
 @dataclass(frozen=True, slots=True)
 class ExplainableName:
-    """What `explain` can be asked about (`explain` alone)."""
+    """A name that `explain` knows (`explain` alone)."""
 
     COLUMNS: ClassVar = ("name", "request", "when")
     name: str

@@ -39,7 +39,7 @@ brokers_layout_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """How a place may be proven.
+    """The ways in which a place may be proven.
 
     Attributes:
         probe_topic: what the name of a probe topic begins with; None where none may be made.

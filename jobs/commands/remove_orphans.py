@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OrphanRow:
-    """What `maintain remove-orphans` found and does with it."""
+    """An orphan, and the action of `maintain remove-orphans` on it."""
 
     COLUMNS: ClassVar = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
     topic: str

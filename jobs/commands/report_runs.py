@@ -44,17 +44,17 @@ class ListedRun:
 
     @property
     def took(self) -> str:
-        """How long."""
+        """Return the duration."""
         return f"{(self.finished_at - self.started_at) / 1000:.1f} s"
 
     @property
     def decoded(self) -> str:
-        """How much was read."""
+        """Return the bytes read."""
         return human_bytes(self.bytes_decoded)
 
     @property
     def tiered(self) -> str:
-        """How much was uploaded."""
+        """Return the bytes uploaded."""
         return human_bytes(self.bytes_tiered)
 
 

@@ -201,7 +201,7 @@ restore.add_command(fetch)
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
-    """What is odd about the log directory, and what nobody was asked."""
+    """Tell what is odd about the log directory, and which cluster was not asked."""
     if not topic_is_checked:
         output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
     if target.meta.is_kraft and target.meta.directory_id is None:
@@ -212,7 +212,7 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
 
 
 def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
-    """What would be restored; with `segments` a row a segment."""
+    """Show what would be restored; with `segments` one row per segment."""
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         _tell_plan(output, plan)
@@ -221,7 +221,7 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
 
 
 def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
-    """What was restored, and what failed.
+    """Show what was restored, and what failed.
 
     Raises:
         TiersnapError: what failed, where nothing was restored.
@@ -299,7 +299,7 @@ def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
 
 
 def _tell_plan(output: Output, plan: RestorePlan) -> None:
-    """What a person must know of a partition before it is restored; open transactions are told apart."""
+    """Tell what a person must know of a partition before it is restored; open transactions are told apart."""
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
@@ -332,7 +332,7 @@ def _taken_by(plan: RestorePlan) -> str:
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
-    """What a person must know of a partition that was restored."""
+    """Tell what a person must know of a partition that was restored."""
     chain, name = plan.folder.chain, plan.folder.name
     output.talk(
         f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
@@ -370,7 +370,7 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
 
 
 def _tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
-    """What pins the last stable offset, and how that ends."""
+    """Tell what pins the last stable offset, and how that ends."""
     topic, _, partition = name.rpartition("-")
     for each in opened[:_MOST_NAMED]:
         output.warn(

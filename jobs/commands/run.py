@@ -51,7 +51,7 @@ class VerdictCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What `run` did; `seconds` by stage."""
+    """The outcome of `run`; `seconds` by stage."""
 
     run_id: str
     segments_decoded: int

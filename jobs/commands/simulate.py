@@ -47,7 +47,7 @@ _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything"
 
 
 class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
-    """What producers of one kind would meet (`simulate`)."""
+    """The answers to producers of one kind (`simulate`)."""
 
     COLUMNS: ClassVar = (
         *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
@@ -73,7 +73,7 @@ class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
 
 
 class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
-    """What one producer would meet (`simulate --producers`)."""
+    """The answers to one producer (`simulate --producers`)."""
 
     COLUMNS: ClassVar = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
     log_dir: str
@@ -94,7 +94,7 @@ class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class ForgottenProducers:
-    """What a replica does not know of the producers that live (`scan` and `doctor` with --remote)."""
+    """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
 
     log_dir: str
     partition: str
@@ -115,7 +115,7 @@ class ForgottenProducers:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFleetWrite:
-    """What producers of one kind would meet in so many partitions (`simulate --warehouse`)."""
+    """The answers to producers of one kind, in so many partitions (`simulate --warehouse`)."""
 
     COLUMNS: ClassVar = (
         *("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
@@ -139,7 +139,7 @@ class SimulatedFleetWrite:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What was asked for; times in ms."""
+    """The options; times in ms."""
 
     start_from: str | None
     at: int | None

@@ -183,7 +183,7 @@ class SimulateSummary:
 
 @dataclass(frozen=True, slots=True)
 class RiskRequest:
-    """What was asked for; times in ms, `read_rate` in MB/s."""
+    """The options; times in ms, `read_rate` in MB/s."""
 
     is_asked: bool
     boundaries: bool

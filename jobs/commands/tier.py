@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostRequest:
-    """What is to be tiered from one host, as its options say; times in ms.
+    """The options of `tier`; times in ms.
 
     Remote storage is asked first: a bucket that refuses is told before the work, of a plan, too.
 
@@ -146,7 +146,7 @@ class TieredPartition:
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """What `tier` did; `bytes_tiered` are of segment files."""
+    """The outcome of `tier`; `bytes_tiered` are of segment files."""
 
     run_id: str
     snapshots_written: int

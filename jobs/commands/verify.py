@@ -60,7 +60,7 @@ class VerifiedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """What was left out."""
+    """The snapshots that were left out."""
 
     NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
     not_compared: Annotated[

@@ -38,7 +38,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass
 class CheckOutcome:
-    """What one check found: counts by verdict, bytes of the segments, and rows of those that are not sound."""
+    """The outcome of one check: counts by verdict, bytes of the segments, and rows of those that are not sound."""
 
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0

@@ -24,7 +24,7 @@ _ELSEWHERE = FileRef("", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ToldLocally:
-    """What a local log tells of remote segments, by segment id.
+    """The answers of a local log about remote segments, by segment id.
 
     Attributes:
         snapshots: comparisons of their snapshots with the log.

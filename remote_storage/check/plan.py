@@ -1,4 +1,4 @@
-"""What a check will read: partitions and their segments, counted in one listing of the store; nothing else is read."""
+"""Plan a check: count partitions and their segments in one listing of the store; nothing else is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Object = tuple[TopicIdPartition, str, KeyKind, int, int]  # segment id, kind, b
 
 @dataclass
 class CheckPlan:
-    """What was counted.
+    """The counts of a plan.
 
     Attributes:
         partitions: segments of each.

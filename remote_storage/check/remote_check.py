@@ -1,4 +1,4 @@
-"""What was found out about one remote segment, and what was asked for."""
+"""The result of checking one remote segment, and the request for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiersnap.snapshot.errors import ExitCode
 
 
 class CheckDepth(StrEnum):
-    """How much of the tier is read; each depth includes those before it."""
+    """The part of the tier that is read; each depth includes those before it."""
 
     METADATA = "metadata"  # listing, manifests, sizes, leader epochs against the lineage
     SNAPSHOTS = "snapshots"  # every snapshot, and the log of segments whose producers may live
@@ -26,7 +26,7 @@ class CheckDepth(StrEnum):
 
 
 class RemoteVerdict(StrEnum):
-    """What a remote segment is worth; names that snapshot files have as well mean the same."""
+    """The verdict on a remote segment; names that snapshot files have as well mean the same."""
 
     CORRUPT = "CORRUPT"  # damaged: an object is not what it must be
     MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
@@ -39,7 +39,7 @@ class RemoteVerdict(StrEnum):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong with the segment, as far as it was read."""
+        """Return whether nothing is wrong with the segment, as far as it was read."""
         return self in _SOUND
 
 
@@ -50,7 +50,7 @@ _DAMAGED = frozenset({RemoteVerdict.CORRUPT, RemoteVerdict.MISSING})
 
 
 class ComparedWith(StrEnum):
-    """What a snapshot was compared with."""
+    """The state that a snapshot was compared with."""
 
     LOCAL_LOG = "LOCAL_LOG"
     WAREHOUSE = "WAREHOUSE"  # the same bytes as a snapshot that a run compared with the log, or computed
@@ -94,7 +94,7 @@ class RemoteCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to verify.
+    """The request of a check.
 
     Attributes:
         now: ms.

@@ -26,7 +26,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentLog:
-    """What the bytes of a log say.
+    """The content of a segment's log.
 
     Attributes:
         runs: deltas from its first offset on, cut where that was asked for.

@@ -41,7 +41,7 @@ Indexes = Mapping[IndexType, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is said of a segment."""
+    """The verdict on a segment, with its reason."""
 
     verdict: RemoteVerdict
     reason: str
@@ -252,13 +252,13 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
 
     def _may_live(self, copy: RemoteSegment) -> bool:
-        """Whether a broker that loads the snapshot now may keep a producer of the segment."""
+        """Return whether a broker that loads the snapshot now may keep a producer of the segment."""
         newest = copy.metadata.max_timestamp if copy.metadata.max_timestamp >= 0 else copy.written_at
         expiration = self.asked.producer_expiration
         return expiration is None or self.asked.now - newest < expiration
 
     def _is_behind(self, copy: RemoteSegment) -> bool:
-        """Whether a segment ends before what is known: of a replica that rolled at other offsets."""
+        """Return whether a segment ends before the known state: a replica rolled at other offsets."""
         return self._known is not None and copy.end_offset < self._known.offset
 
     def _lost(self, copy: RemoteSegment, entries: np.ndarray) -> Told | None:

@@ -1,1 +1,1 @@
-"""What a store holds of a partition: facts, found by listing and by reading manifests."""
+"""The remote inventory of a partition: facts, found by listing and by reading manifests."""

@@ -1,4 +1,4 @@
-"""Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show.
+"""Find out by manifests whether the Aiven plugin encrypts remote segments.
 
 tiersnap has no key of the plugin, so what it uploads is plain text. Among encrypted segments that is refused before the
 first byte. The partition's own manifests are looked at first, which an inventory has read already; of a partition that
@@ -29,7 +29,7 @@ _NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was seen; `manifest` is the key of one that shows encryption, else ""."""
+    """The encryption seen; `manifest` is the key of one that shows it, else ""."""
 
     encryption: Encryption
     manifest: str = ""

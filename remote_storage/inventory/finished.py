@@ -34,7 +34,7 @@ _LARGEST_INDEX = 64 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What is finished of some partitions.
+    """The finished segments of some partitions.
 
     Attributes:
         segments: by partition, then start offset.
@@ -97,7 +97,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
 def _is_settled(
     store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool
 ) -> bool:
-    """Whether the claim of the segment, if there is one, leaves the copy in peace."""
+    """Return whether no claim of the segment contradicts the copy."""
     segment = copy.claimed_as
     if segment not in inventory.claimed:
         return True

@@ -1,4 +1,4 @@
-"""What remote storage holds of one host's partitions, for commands that only read: `scan` and `doctor`."""
+"""The remote inventory of one host's partitions, for commands that only read: `scan` and `doctor`."""
 
 from __future__ import annotations
 

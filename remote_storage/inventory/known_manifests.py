@@ -50,7 +50,7 @@ class _StoredManifests(StoredObject, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class KnownManifests:
-    """What is known of the manifests of one partition; threads may read at once.
+    """The manifests of one partition that were read before; threads may read at once.
 
     Attributes:
         listed: segment ids that were there when the partition was listed; others that are kept are forgotten.

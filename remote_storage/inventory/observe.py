@@ -1,4 +1,4 @@
-"""What the listing of a log directory asks of remote storage: replay.remote_listing.RemoteLook over a store."""
+"""List remote storage for a log directory: replay.remote_listing.RemoteLook over a store."""
 
 from __future__ import annotations
 

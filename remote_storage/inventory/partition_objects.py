@@ -45,13 +45,13 @@ class PartitionObjects:
 
     @property
     def is_local(self) -> bool:
-        """Whether its first segment lies as LocalTieredStorage lays them."""
+        """Return whether its first segment lies as LocalTieredStorage lays them."""
         return bool(self.attempts) and self.attempts[0].is_local
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """What `unblock` has recorded of a topic."""
+    """The saved configs of a topic."""
 
     topic: str
     topic_id: str
@@ -61,7 +61,7 @@ class StoredRecord:
 def list_all(
     store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]
 ) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
-    """Of the topics that `is_wanted` takes: partitions that have any object, and what `unblock` has recorded."""
+    """Return the partitions with any object, and the saved configs, of topics that `is_wanted` takes."""
     partitions, records = set(), []
     for info in store.list():
         key = keys.recognise(info.key)

@@ -151,7 +151,7 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 def _alone(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segments: Sequence[RemoteSegment], *, local: bool
 ) -> dict[str, str]:
-    """Why complete segments of ours do not count, by segment id: another attempt has their claim, and no copy."""
+    """Return why complete segments of ours do not count, by segment id: an attempt without a copy has their claim."""
     whole = {each.segment_id for each in segments}
     absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
     absent -= complete_in_other_layout(store, keys, partition, absent, local=local)
@@ -179,7 +179,7 @@ def _read(
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
-    """Whether no record of it is as late as `since` (ms); so it is where nobody asks."""
+    """Return whether no record of it is as late as `since` (ms); true if nobody asks."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
@@ -259,7 +259,7 @@ def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
 
 
 def _is_overtaken(copy: RemoteSegment) -> bool:
-    """Whether an attempt that has finished nothing yet took over the claim of this copy, which goes when it copies."""
+    """Return whether an attempt that has finished nothing yet took over the claim of this copy."""
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 

@@ -101,32 +101,32 @@ class RemoteSegment:
 
     @property
     def written_at(self) -> int:
-        """When its last object was written: ms, by the store's clock."""
+        """Return when its last object was written: ms, by the store's clock."""
         return self.objects.modified
 
     @property
     def claimed_as(self) -> ClaimedSegment:
-        """What a claim of it is of."""
+        """Return the segment as claims name it."""
         return ClaimedSegment(self.metadata.id.topic_id_partition, self.start_offset, self.leader_epochs[-1][0])
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is ours and its claim does not say that it counts: it does not, until somebody finishes it."""
+        """Return whether it is ours and its claim is unfinished: it does not count before somebody finishes it."""
         return self.claim is not None and self.claim.finished is None
 
     @property
     def attempt(self) -> tuple[int, str]:
-        """What orders attempts: the time (ms) of the newest event, and the segment id."""
+        """Return what orders attempts: the time (ms) of the newest event, and the segment id."""
         return self.metadata.event_timestamp, self.segment_id
 
     @property
     def facts(self) -> CopyFacts:
-        """What the gate takes."""
+        """Return the facts that coverage takes."""
         return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
 
     @property
     def layout(self) -> Layout:
-        """How it lies in the store."""
+        """Return its layout."""
         return LocalTieredStorageLayout(_KEYS) if self.places is None else AivenLayout(_KEYS)
 
 
@@ -153,17 +153,17 @@ class IncompleteSegment:
 
     @property
     def written_at(self) -> int:
-        """When its last object was written: ms, by the store's clock."""
+        """Return when its last object was written: ms, by the store's clock."""
         return 0 if self.objects is None else self.objects.modified
 
     @property
     def is_visible(self) -> bool:
-        """Whether what readers look for is there; so this was damaged, or is being deleted."""
+        """Return whether the object that readers look for is there; this was damaged, or is being deleted."""
         return self.objects is not None and self.objects.is_visible
 
     @property
     def is_somebodys(self) -> bool:
-        """Whether somebody else may be copying a segment here; its age decides."""
+        """Return whether somebody else may be copying a segment here; its age decides."""
         return self.claim is None and not self.is_visible
 
 

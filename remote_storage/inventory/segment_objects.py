@@ -29,7 +29,7 @@ class SegmentObjects:
 
     @property
     def is_local(self) -> bool:
-        """Whether these are files of LocalTieredStorage."""
+        """Return whether these are files of LocalTieredStorage."""
         return next(iter(self.objects)).is_local
 
     @property
@@ -39,12 +39,12 @@ class SegmentObjects:
 
     @property
     def is_visible(self) -> bool:
-        """Whether what is written last is there, so that readers take it for a segment."""
+        """Return whether the object that is written last is there, so that readers take it for a segment."""
         return not {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(self.objects)
 
     @property
     def modified(self) -> int:
-        """When the last object was written: ms, by the store's clock."""
+        """Return when the last object was written: ms, by the store's clock."""
         return max(info.modified for info in self.objects.values())
 
     @property

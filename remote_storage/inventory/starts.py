@@ -1,4 +1,4 @@
-"""What remote storage says of the producers of a log: by a claim, or by the rule of snapshot.replay.remote_state."""
+"""Find a log's producer state in remote storage: by a claim, or by the rule of snapshot.replay.remote_state."""
 
 from __future__ import annotations
 

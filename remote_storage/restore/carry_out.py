@@ -26,7 +26,7 @@ _FILES_OF_A_SEGMENT = 5  # log, two indexes, transaction index, snapshot
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """How a restore ended.
+    """The end of a restore.
 
     Attributes:
         done: plans that were carried out, and what is in their folders.

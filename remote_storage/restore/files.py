@@ -88,7 +88,7 @@ def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
 
 
 def same_content(store: ObjectStore, piece: LogPiece, path: Path, scratch: Path) -> bool:
-    """Whether `path` is what `fetch_piece` would write; `scratch` is an existing folder to write to."""
+    """Return whether `path` is what `fetch_piece` would write; `scratch` is an existing folder to write to."""
     key = piece.copy.layout.log_key(piece.copy.metadata)
     if piece.is_whole:
         if path.stat().st_size != piece.copy.metadata.segment_size:

@@ -1,4 +1,4 @@
-"""Which partitions of a topic remote storage has, for a restore."""
+"""Find the partitions of a topic in remote storage, for a restore."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FoundPartition:
 
 
 def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition]:
-    """What remote storage has of the topic.
+    """Return the partitions of the topic in remote storage.
 
     Raises:
         ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded; or

@@ -46,7 +46,7 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """What a partition's folder is to hold; `topic_id` goes into its partition.metadata, `now` is the run's (ms)."""
+    """The planned content of a partition's folder; `topic_id` is for partition.metadata, `now` is the run's (ms)."""
 
     topic: str
     partition: int
@@ -58,17 +58,17 @@ class FolderPlan:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Return the name of the folder."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def unfinished_prefix(self) -> str:
-        """How the names of unfinished folders of this partition begin."""
+        """Return the prefix of unfinished folders of this partition."""
         return f"{UNFINISHED}{_digest(self.name)}."
 
     @property
     def digest(self) -> str:
-        """What the marker says; other bytes of other copies would have another."""
+        """Return the marker's digest; other bytes of other segments have another."""
         pieces = [(piece.copy.segment_id, piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
         return _digest(repr(pieces))
 
@@ -90,14 +90,14 @@ class _Files(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What earlier restores of a partition left: names of folders."""
+    """The leftovers of earlier restores of a partition: names of folders."""
 
     resumed: str | None
     leftovers: tuple[str, ...]
 
 
 def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
-    """Which unfinished folder this plan goes on with, and which are to be deleted.
+    """Return the unfinished folder that this plan continues, and those to be deleted.
 
     Raises:
         FolderDiffersError: something has such a name and is not ours.

@@ -1,4 +1,4 @@
-"""What `install` would do at each offset of a partition: what `repair` would, with the snapshots that a run stored.
+"""Plan what `install` does at each offset of a partition: what `repair` does, with snapshots that a run stored.
 
 `repair`'s plan says where a snapshot may be written at all. There the stored one is taken, if a run that finished
 vouches for its bytes and it says what the log says; nothing that was computed here is written.
@@ -46,7 +46,7 @@ class PlannedInstall:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What the manifest of a run says of a stored snapshot."""
+    """A stored snapshot in the manifest of a run."""
 
     run_id: str
     record: SnapshotRecord

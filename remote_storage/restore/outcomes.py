@@ -1,4 +1,4 @@
-"""What restore and install do with a file."""
+"""The actions of `restore` and `install` on files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RestoreAction(StrEnum):
-    """What happens to a partition."""
+    """The action on a partition."""
 
     RESTORE = "RESTORE"
     RESUME = "RESUME"  # an earlier restore was cut short
@@ -14,7 +14,7 @@ class RestoreAction(StrEnum):
 
 
 class InstallOutcome(StrEnum):
-    """What happens at one offset."""
+    """The action at one offset."""
 
     WRITE = "WRITE"
     REPLACE = "REPLACE"
@@ -34,17 +34,17 @@ class InstallOutcome(StrEnum):
 
     @property
     def writes(self) -> bool:
-        """Whether a file is written."""
+        """Return whether a file is written."""
         return self in (InstallOutcome.WRITE, InstallOutcome.REPLACE)
 
     @property
     def is_damage(self) -> bool:
-        """Whether remote storage holds what must not be installed."""
+        """Return whether remote storage holds a snapshot that must not be installed."""
         return self in (InstallOutcome.CORRUPT, InstallOutcome.DISAGREES)
 
     @property
     def waits(self) -> bool:
-        """Whether a segment goes on without its snapshot until somebody does something."""
+        """Return whether a segment lacks its snapshot until somebody acts."""
         return self in (
             InstallOutcome.NEEDS_REPLACE,
             InstallOutcome.ABOVE_NEWEST,

@@ -110,7 +110,7 @@ class OwnFolder:
             os.unlink(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """What is in it, the marker left out."""
+        """Return the names in the folder, without the marker."""
         return sorted(name for name in os.listdir(self._descriptor) if name != MARKER)  # noqa: PTH208 - a descriptor
 
     def sync(self) -> None:

@@ -1,4 +1,4 @@
-"""What `restore` would do for each partition, found out without writing anything."""
+"""Plan what `restore` does for each partition, without writing anything."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def plan_topic(
     asked: RestoreRequest,
     published: Mapping[TopicIdPartition, Published] | None,
 ) -> list[RestorePlan]:
-    """How each partition goes to the target.
+    """Plan how each partition goes to the target.
 
     Args:
         published: what the cluster knows of each partition; None where none was asked.
@@ -133,7 +133,7 @@ def _chain(
     known_log_start: int,
     published: Published | None,
 ) -> Chain:
-    """Which segments make the log; `known_log_start` of the log directory counts where the user gave none."""
+    """Return the segments that make the log; `known_log_start` of the log directory counts if the user gave none."""
     remote = read_copies(store, listed)
     if published is None:
         remote = as_claimed(store, remote)
@@ -201,7 +201,7 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
 
 
 def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[IncompleteSegment], bool]:
-    """Whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
+    """Return whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
     record = cache(partial(read_record, store, ObjectKeys(), partition))
     return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
 

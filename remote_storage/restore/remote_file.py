@@ -136,7 +136,7 @@ class RemoteFile:
 
 
 def _parts_of(path: Path) -> str:
-    """What unfinished files for this target begin with, and no others do: short, however long its own name is."""
+    """Return the prefix of unfinished files for this target: short, however long its own name is."""
     return f".tiersnap-fetch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
 
 

@@ -1,4 +1,4 @@
-"""What a restore was asked for."""
+"""The request of a restore."""
 
 from __future__ import annotations
 

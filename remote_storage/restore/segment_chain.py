@@ -38,7 +38,7 @@ class LogPiece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the local segment is the copy, byte for byte."""
+        """Return whether the local segment is the remote one, byte for byte."""
         return (self.start_offset, self.end_offset) == (self.copy.start_offset, self.copy.end_offset)
 
 

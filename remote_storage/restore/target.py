@@ -57,7 +57,7 @@ class Target:
         return True
 
     def set_checkpoints(self, partition: TopicPartition, *, log_start: int, log_end: int, recovery_point: int) -> None:
-        """What a broker that stopped would have left; a log start only where it is not 0."""
+        """Write the checkpoints that a stopped broker leaves; a log start only if it is not 0."""
         self.set_offset(RECOVERY_POINTS, partition, recovery_point)
         self.set_offset(HIGH_WATERMARKS, partition, log_end)
         if log_start > 0 or partition in self.offsets(LOG_START_OFFSETS):
@@ -117,7 +117,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What a partition becomes in the target's cluster."""
+    """A partition in the target's cluster."""
 
     topic_id: str
     is_same_cluster: bool

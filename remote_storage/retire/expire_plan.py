@@ -94,7 +94,7 @@ class ExpirePlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether segments go, or the log start moves: of segments that are lost nothing else can go."""
+        """Return whether segments go, or the log start moves: of lost segments nothing else can go."""
         return bool(self.going) or self.log_start_offset > self.record.log_start_offset
 
 

@@ -1,1 +1,1 @@
-"""What a broker host says of itself: whose disks these are, how full, and whether a broker runs on them."""
+"""A broker host: whose disks these are, how full, and whether a broker runs on them."""

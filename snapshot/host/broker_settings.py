@@ -34,7 +34,7 @@ _WITH_VALUE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What a broker was started with.
+    """The settings that a broker was started with.
 
     Attributes:
         path: of the server.properties, as the process sees it.

@@ -1,4 +1,4 @@
-"""What the names and sizes of files say of a log directory, in seconds: no segment is read.
+"""Diagnose a log directory by the names and sizes of its files, in seconds: no segment is read.
 
     MISSING_SNAPSHOT   closed segments without a snapshot at their end, of topics that can be tiered
     TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
@@ -86,7 +86,7 @@ class SegmentCounts:
 
     @property
     def bytes_per_day(self) -> int:
-        """What was written within a day, or since the oldest segment where that is less: its own bytes are older."""
+        """Return the bytes written per day: by the last day, or by all behind the oldest segment if that is younger."""
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 
@@ -104,7 +104,7 @@ def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool
 
 
 def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> int:
-    """How many snapshots `repair` would find missing, whatever else stands in the way; none of what is `tiered`."""
+    """Return how many snapshots `repair` would find missing; none of segments that are `tiered`."""
     if never_tiered_reason(partition):
         return 0
     ends = {each.next_base_offset for each in partition.segments if not _has(tiered, partition, each)} - {None}
@@ -112,7 +112,7 @@ def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REM
 
 
 def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
-    """Whose disk it is; a finding where the file is damaged or may not be read, neither where there is none."""
+    """Return whose disk it is; a finding where the file is damaged or may not be read, neither where there is none."""
     path = f"{log_dir.path}/{META_PROPERTIES}"
     try:
         return meta_properties.parse(read_text(filesystem, path), name=path), None
@@ -125,7 +125,7 @@ def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaP
 
 
 def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
-    """What the files say of the version of the broker that wrote them last."""
+    """Return the least version of the broker that wrote the files last."""
     if meta is not None and meta.directory_id is not None:
         return "3.7 or newer: meta.properties has a directory.id"
     if meta is not None and meta.is_kraft:

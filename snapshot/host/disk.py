@@ -33,7 +33,7 @@ class MountedDisk:
 
     @property
     def writable(self) -> int:
-        """What this process may write."""
+        """Return the bytes that this process may write."""
         return self.free + (0 if os.geteuid() else self.reserved)
 
     def says_free(self) -> str:
@@ -44,12 +44,12 @@ class MountedDisk:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether somebody should look after it."""
+        """Return whether somebody should look after the disk."""
         return self.percent_full >= _NEARLY_FULL_PERCENT
 
     @property
     def is_full(self) -> bool:
-        """Whether less than a hundredth is free."""
+        """Return whether less than a hundredth is free."""
         return self.percent_full >= 100
 
     @property

@@ -18,7 +18,7 @@ _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock.
+    """The holder of the lock.
 
     Attributes:
         pid: 0 where it is a process of another container.
@@ -30,7 +30,7 @@ class Holder:
 
 
 def lock_holder(log_dir: Path) -> Holder | None:
-    """Who holds `.lock` of a log directory; None where nobody does, or no broker ever ran there.
+    """Return who holds `.lock` of a log directory; None if nobody does, or no broker ever ran there.
 
     Raises:
         OSError: as `holder_of`.

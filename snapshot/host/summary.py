@@ -156,7 +156,7 @@ class Host:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is damaged or may not be read."""
+        """Return what is damaged or may not be read."""
         return [finding for each in self.log_dirs for finding in each.listed.findings]
 
     @property
@@ -197,7 +197,7 @@ class Host:
         return disk.free * DAY_MS // rate if rate else None
 
     def next_steps(self) -> Iterator[str]:
-        """What to do, a command and what it takes on a line; each broker by itself if the disks are of several."""
+        """Yield the next steps, a command and what it takes per line; each broker by itself if there are several."""
         if len(self.brokers) > 1:
             for uris in self.brokers.values():
                 yield f"tiersnap doctor {shlex.join(uris)}"
@@ -251,7 +251,7 @@ class Host:
             yield f"{asks}   no stop; also names copies that hang, and replicas that forgot producers"
 
     def _room(self) -> Iterator[str]:
-        """What must be freed before anything else is done; a broker that finds no room stops."""
+        """Yield what must be freed before anything else is done; a broker that finds no room stops."""
         for each in self.log_dirs:
             needed = each.missing * BLOCK  # a file takes one at least
             if each.disk.is_full or needed > each.disk.writable:
@@ -261,7 +261,7 @@ class Host:
                 yield from ways_to_free(each.disk, deleted_bytes(Path(each.path)))
 
     def check(self) -> str:
-        """How to see that it is done."""
+        """Return how to see that it is done."""
         remote = self.remote or self.broker_remote
         names = f"{self._arguments} --remote {remote}" if remote else self._arguments
         waits = "; the broker's RemoteCopyLagBytes falls" if self.blocked else ""

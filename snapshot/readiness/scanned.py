@@ -89,7 +89,7 @@ class Inventory(Protocol):
         ...
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """What a broker that loads the partition's files would not know; see find_forgotten."""
+        """Return the producers that a broker that loads the partition's files would not know; see find_forgotten."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What changed between two runs: partition by partition, and summed up.
+"""Compare two runs: partition by partition, and summed up.
 
 A partition is known by its log directory, topic and number; that of a topic that was made again counts as the same.
 States come from a report at hand or from a readiness.json that was kept.
@@ -30,7 +30,7 @@ class PartitionKey(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Where a partition stood: its worst verdict (None without segments), and sums over its segments."""
+    """The state of a partition: its worst verdict (None without segments), and sums over its segments."""
 
     log_dir: str
     partition: _Long
@@ -51,7 +51,7 @@ class _Topic:
 
 @dataclass(frozen=True)
 class _Run:
-    """What comparisons read of a report, or of its readiness.json."""
+    """The part of a report, or of its readiness.json, that comparisons read."""
 
     schema_version: Literal[1]
     topics: tuple[_Topic, ...]
@@ -77,12 +77,12 @@ class PartitionChange:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes more wait now; negative where fewer do."""
+        """Return how many bytes more wait now; negative if fewer do."""
         return _waiting_bytes(self.after) - _waiting_bytes(self.before)
 
     @property
     def is_worse(self) -> bool:
-        """Whether something stands in its way that did not, or that is worse than what did."""
+        """Return whether something stands in its way that did not, or that is worse than before."""
         return _trouble(self.after) < _trouble(self.before)
 
 

@@ -1,4 +1,4 @@
-"""What the pages of the other two questions rest on: what was lost or doubled, and what a fail-over would meet.
+"""The data of the pages about exactly-once: lost and doubled records, and what a fail-over would meet.
 
 Counts are complete; of rows the few worst are held. Offsets are inclusive but for a snapshot's own, which is exclusive.
 """
@@ -120,7 +120,7 @@ class Failover:
 
     @classmethod
     def of(cls, snapshots: Iterable[NewestSnapshot]) -> Failover:
-        """Of every partition once."""
+        """Count every partition once."""
         order = [str(each) for each in MEETS]
         ranked = sorted(
             snapshots,

@@ -1,4 +1,4 @@
-"""What the pages of the other two questions rest on, made of the tables of a warehouse."""
+"""Make the data of the pages about exactly-once from the tables of a warehouse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "boundary")
 
 
 def failover_of(facts: pa.Table) -> Failover:
-    """What the newest snapshot file of every partition is worth, as the last replay of each compared it."""
+    """Return the verdict on the newest snapshot file of every partition, as its last replay compared it."""
     rows = by_partition(newest_replays(facts))
     return Failover.of(each for partition in rows if (each := _newest_snapshot(partition)))
 
@@ -83,7 +83,7 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
 
 
 def _each_once(findings: pa.Table) -> pa.Table:
-    """Of findings that several runs told those of the last one."""
+    """Return each finding once, as the last run told it."""
     # A join takes no null for another.
     columns = {name: findings[name] for name in _SAME}
     known = {name: pc.fill_null(each, -1) if pa.types.is_integer(each.type) else each for name, each in columns.items()}

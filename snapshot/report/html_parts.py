@@ -1,4 +1,4 @@
-"""What the page's templates put into words, numbers and rectangles, and which partitions the page holds itself.
+"""Words, numbers and rectangles for the page's templates, and the partitions that the page holds itself.
 
 The page has the topics that are worst, and of these the partitions that deserve most to be seen. All others lie in
 pieces of PIECE partitions a topic, and further topics in pieces of `max_topics`:

@@ -228,7 +228,7 @@ class PageTopic(TopicReport):
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """What stands in the way, over the whole cluster.
+    """A cause that stands in the way, over the whole cluster.
 
     Attributes:
         partitions: whose segments have the verdict.
@@ -257,7 +257,7 @@ class PageCause(Cause):
 
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """How many closed segments have such a snapshot at their end; `compared` is the strict verdict on a broker's."""
+    """The closed segments with such a snapshot at their end; `compared` is the strict verdict on a broker's."""
 
     snapshot: SnapshotVerdict
     provenance: Provenance | None

@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a step is to be taken.
+    """The place of a step.
 
     Attributes:
         log_dirs: entries of log.dirs of one host; empty where it is not one host.

@@ -51,7 +51,7 @@ class ScanPage:
 
 
 def newest_snapshot(log_dir: str, scanned: Scanned) -> NewestSnapshot:
-    """What the newest snapshot file of a partition is worth."""
+    """Return the verdict on the newest snapshot file of a partition."""
     partition, compared = scanned.examination.partition, scanned.examination.snapshots
     key = (log_dir, partition.topic, partition.partition)
     offset = max(partition.snapshots, default=None)

@@ -1,4 +1,4 @@
-"""How much of each partition's remote segments was verified, when and how: rows of `remote_checks`, summed up."""
+"""Sum up the rows of `remote_checks`: how much of each partition's remote segments was verified, when and how."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_FOLD = ("NOTHING", "EARLIER_SNAPSHOTS")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteChecked:
-    """How much of a partition's remote segments was verified.
+    """The part of a partition's remote segments that was verified.
 
     Attributes:
         segments: in remote storage, when the newest check listed them.

@@ -45,7 +45,7 @@ class _Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead(Sums, _Run):
-    """What the index says of one run; `applied` is False when it only planned."""
+    """One run in the index; `applied` is False if it only planned."""
 
     @classmethod
     def of(cls, report: Report) -> RunHead:
@@ -63,7 +63,7 @@ class RunIndex:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is known beside a report: the runs of the folder that it is written to.
+    """The data beside a report: the runs of the folder that it is written to.
 
     Attributes:
         now: the report's own head.

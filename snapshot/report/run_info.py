@@ -1,4 +1,4 @@
-"""What the report says of the run that made it."""
+"""The run that made a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTS = ("segments_decoded", "bytes_decoded", "snapshots_written", "segments_t
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """What one run did, counted; not what is there.
+    """The counts of what one run did; not of what is there.
 
     Attributes:
         bytes_decoded: of segment files that were read.

@@ -104,7 +104,7 @@ def _topic(totals: Totals, members: list[PagePartition]) -> PageTopic:
 
 
 def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
-    """What stands in the way; `reports` come worst first, and the first with a cause lends it its segment file."""
+    """Return the causes; `reports` come worst first, and the first with a cause lends it its segment file."""
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)
@@ -143,7 +143,7 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
 
 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
-    """Of a cause, by log directory the first file that has it; collected ones may be of several hosts: the first."""
+    """Return by log directory the first file that has the cause; collected ones may be of several hosts: the first."""
     log_dirs = sorted(where) if not run.collected else list(where)[:1]
     return Place(tuple(log_dirs), next(iter(where.values())))
 

@@ -74,7 +74,7 @@ def spans(
 def held_runs(
     base: np.ndarray, end: np.ndarray, segments: np.ndarray, held: np.ndarray, labels: list[str]
 ) -> tuple[Held, ...]:
-    """What snapshots lie at the ends of a partition's segments, neighbours of one kind together; args as of `spans`.
+    """Return the snapshots at the ends of a partition's segments, neighbours of one kind together; args as of `spans`.
 
     Args:
         held: positions in `labels`, each a verdict and its provenance with a space between.

@@ -8,6 +8,7 @@ from tests.house_rules import (
     problems_of,
     problems_of_classes,
     problems_of_command,
+    problems_of_docstrings,
     problems_of_lock,
     problems_of_logger,
 )
@@ -95,3 +96,8 @@ def test_a_public_class_whose_name_another_module_has_is_named() -> None:
     assert problems_of_classes("jobs/pipeline/source.py", module, seen) == [
         "Segment is a class of snapshot/log/log_dir.py too: one concept, one name"
     ]
+
+
+def test_a_docstring_that_begins_vaguely_is_named_by_its_line() -> None:
+    text = '"""Numbers."""\n\ndef half(n):\n    """What half of it is."""\n\nclass Half:\n    """Half of a number."""\n'
+    assert problems_of_docstrings(text) == ["4: a docstring begins with a command or a noun, not 'What'"]
