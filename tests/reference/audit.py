@@ -25,7 +25,7 @@ from tests.reference.audited_log import (
 from tests.reference.log_builder import ABORT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.reference.lost_producer import Evidence, judge_lost_producer
 from tests.reference.record_batch import Batch
-from tiersnap.snapshot.exactly_once.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
+from tiersnap.snapshot.exactly_once.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, AuditKind, harm_of
 
 
 @dataclass
@@ -374,6 +374,8 @@ class Audit:
     ) -> None:
         if said.get("last_offset") is not None and said["last_offset"] < self.log.log_start_offset:
             return
+        assert str(judgement) in JUDGEMENTS
+        assert bool(judgement) == (kind in FORGOTTEN | MISSING)
         harm = harm_of(kind, str(judgement), is_hidden=is_hidden)
         about = {"kind": str(kind), "rule": RULE[kind], "judgement": str(judgement), "harm": str(harm)}
         segment, first = self.places[said["first_offset"]]

@@ -465,7 +465,7 @@ def test_records_of_a_topic_are_those_of_its_partitions_whatever_their_id_and_of
     other_id, other = new_segment_id(), replace(PARTITION, topic="orders-2")
     written = {each: write_record(store, KEYS, each, ExpireRecord(at)) for at, each in enumerate(
         (PARTITION, replace(PARTITION, partition=1), replace(PARTITION, topic_id=other_id), other))}  # fmt: skip
-    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
+    claim(store, KEYS, ClaimedSegment(replace(PARTITION, partition=2), 5, 0), Attempt(new_segment_id(), "run"))
     store.put_if_absent(f"{KEYS.topic_claims(PARTITION.topic)}notes.txt", b"?")
     del written[other]
     assert read_records(store, KEYS, PARTITION.topic) == written

@@ -30,7 +30,8 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import (
 
 pytestmark = pytest.mark.unit
 
-SEEDS = (Path(__file__).parents[4] / "docs/contributing/seeds.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[4] / "docs"
+SEEDS = (DOCS / "contributing/seeds.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_has_one_rule_that_docs_seeds_numbers() -> None:
@@ -39,11 +40,19 @@ def test_every_kind_has_one_rule_that_docs_seeds_numbers() -> None:
     assert set(RULE.values()) <= numbers
 
 
+def test_rule_and_harm_of_each_kind_are_those_of_docs_audit() -> None:
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .* \| (\d\.\d+) \| ?([A-Z]*)", page, re.MULTILINE)
+    told = {kind: (rule, harm or "NONE") for kind, rule, harm in rows}
+    assert {str(kind): (RULE[kind], harm_of(kind, LossVerdict.HOLE)) for kind in AuditKind} == told
+
+
 @pytest.mark.parametrize("kind", sorted(MISSING))
 def test_what_is_missing_is_lost_only_where_records_are_gone(kind: AuditKind) -> None:
     lost = {judgement for judgement in JUDGEMENTS if harm_of(kind, judgement) is Harm.LOSS}
     assert lost == {LossVerdict.HOLE, LossVerdict.DIVERGED, LossVerdict.TRUNCATED}
     assert harm_of(kind, UNREAD) is Harm.NONE
+    assert harm_of(kind, LossVerdict.HOLE, is_hidden=True) is Harm.LOSS
 
 
 @pytest.mark.parametrize("kind", sorted(FORGOTTEN))
