@@ -31,6 +31,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class RunSummary:
     encryption_unknown: Annotated[
         int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
     ]
+    forgetful: Annotated[
+        list[ForgetfulReplica] | UnsetType, Meta(description="the first replicas that have forgotten producers")
+    ] = UNSET
+    forgetful_count: int | UnsetType = UNSET
     finding_count: Annotated[int, Meta(description="of all; `findings` has the first few")]
     error_count: Annotated[int, Meta(description="of all; `errors` has the first few")]
     seconds: dict[str, float]
@@ -263,6 +268,8 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         delta_commits=done.delta_commits,
         ready_elsewhere=outcome.ready_elsewhere or UNSET,
         encryption_unknown=outcome.encryption_unknown,
+        forgetful=outcome.forgetful or UNSET,
+        forgetful_count=outcome.forgetful_count or UNSET,
         finding_count=outcome.finding_count,
         error_count=outcome.error_count,
         seconds={name: round(value, 2) for name, value in outcome.seconds.items()},
@@ -270,7 +277,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     )
     rows = [VerdictCount(verdict, verdicts[verdict]) for verdict in Verdict if verdicts.get(verdict)]
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
-    _tell_troubles(output, outcome)
+    _tell_troubles(output, outcome, settings.remote)
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
@@ -296,8 +303,15 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         output.talk(what if exit_code(outcome, settings) else f"nothing to do: {what}")
 
 
-def _tell_troubles(output: Output, outcome: RunOutcome) -> None:
-    """Say what failed, and how much more is damaged than was said."""
+def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:
+    """Say what failed, which replicas must not lead, and how much more is damaged than was said."""
+    for each in outcome.forgetful:
+        lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
+        name = f"{each.topic}-{each.partition} in {each.log_dir}"
+        output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
+    if outcome.forgetful:
+        cure = f"tiersnap repair LOGDIR --remote {remote} --replace --apply"
+        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {cure}")
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):
@@ -317,4 +331,5 @@ def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
         return ExitCode.PARTIAL
     from tiersnap.snapshot.readiness.exit_codes import exit_code_of
 
-    return exit_code_of(outcome.verdicts, apply=settings.apply)
+    code = exit_code_of(outcome.verdicts, apply=settings.apply)
+    return code or (ExitCode.GATE_REFUSED if outcome.forgetful_count else ExitCode.OK)

@@ -20,10 +20,12 @@ from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_
 from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.replay.remote_listing import place_error
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
 MOST_TOLD = 20
+_ALL = 2**62  # more producers than there are
 
 
 class Counts(Protocol):
@@ -52,6 +54,31 @@ def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None
         unanswered = listed.where("remote_error is not null")
         few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+
+
+def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
+    """Add the replicas that have forgotten producers, the worst first, each with the one that should lead.
+
+    Of several replicas of a partition that is the one that knows most. One that was collected, or of which remote
+    storage tells nothing, is not looked at.
+
+    Args:
+        count: how many there are.
+        replicas: LISTED rows of all sources.
+        collected: log directories that were collected.
+    """
+    outcome.forgetful_count = count
+    if not count:
+        return
+    is_looked_at = ~F.col("log_dir").isin(list(collected)) & F.col("remote_error").isNull()
+    knows = F.when(is_looked_at, F.coalesce("forgotten.known", F.lit(_ALL)))
+    best = F.max_by("log_dir", knows).alias("best"), F.count(knows).alias("count")
+    found = replicas.where("forgotten is not null")
+    found = found.join(replicas.groupBy("topic", "partition").agg(*best), on=["topic", "partition"])
+    lead = F.expr("if(count > 1, best, null)").alias("lead")
+    worst = found.select("log_dir", "topic", "partition", "forgotten.*", lead)
+    worst = worst.orderBy(F.expr("living - known").desc(), "topic", "partition", "log_dir").limit(MOST_TOLD)
+    outcome.forgetful = [ForgetfulReplica(**row.asDict()) for row in worst.collect()]
 
 
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 
 
 @dataclass
 class RunOutcome:
-    """Counts of one run; `findings` and `errors` hold the first few, `finding_count` and `error_count` all.
+    """Counts of one run; `findings`, `errors` and `forgetful` hold the first few, their counts are of all.
 
     Attributes:
         verdicts: segments by verdict, after the run.
@@ -38,6 +39,8 @@ class RunOutcome:
     copies_finished: int = 0
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
+    forgetful_count: int = 0
+    forgetful: list[ForgetfulReplica] = field(default_factory=list)
     unknown_topics: tuple[str, ...] = ()
     error_count: int = 0
     errors: list[TiersnapError] = field(default_factory=list)

@@ -32,7 +32,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
-from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
+from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, of_replicas, refuse
 from tiersnap.jobs.pipeline.warehouse import Warehouse, unrecorded_runs
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
@@ -164,9 +164,10 @@ class _Run:
                 self._look,
                 since=self._settings.replay.since(self._settings.now),
                 wants_start=self._is_first,
+                living=(self._settings.now, self._settings.replay.producer_expiration),
             ),
         )
-        listed = self._warehouse.keep("listed", listed, schemas.LISTED)
+        self._replicas = listed = self._warehouse.keep("listed", listed, schemas.LISTED)
         if self._settings.leaders:
             return listing.led(listed, self._settings.leaders)
         if leaders is not None:
@@ -196,8 +197,9 @@ class _Run:
     def _totals(self, found: DataFrame, listed: DataFrame, changed: DataFrame) -> RunTotals:
         """Counts of what was listed and is to be done; the number of this run."""
         differences, gone = self._differences(listed), self._gone(found, listed)
+        runs = changes.newest_runs(*map(self._warehouse.read, _NUMBERED))
         frames = [
-            *(of_changes(changed), of_listing(listed), changes.newest_runs(*map(self._warehouse.read, _NUMBERED))),
+            *(of_changes(changed), of_listing(listed), of_replicas(self._replicas), runs),
             *(rows.agg(F.count("*").alias(name)) for rows, name in ((differences, "differences"), (gone, "gone"))),
         ]
         totals = asked(frames)
@@ -208,6 +210,7 @@ class _Run:
         outcome.partitions, outcome.segments = totals.partitions, totals.segment_count
         outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
         counted.count_listed(outcome, totals, listed)
+        counted.count_forgetful(outcome, totals.forgetful, self._replicas, self._collected)
         if totals.copy_count and self._settings.left_for is not None:
             self._beside = replace(self._beside, store_now=self._store.now())
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
@@ -385,7 +388,8 @@ class _Run:
             **vars(replace(outcome.counts, delta_commits=self._warehouse.commits)),
             options=settings.options,
         )
-        outcome.report = summary.to_report(groups, self._judged, outcome.info, self._spark)
+        made = summary.to_report(groups, self._judged, outcome.info, self._spark)
+        outcome.report = replace(made, forgetful=tuple(outcome.forgetful))
 
 
 def _summed(groups: pa.Table, name: str) -> dict[str, int]:

@@ -29,6 +29,7 @@ class RunTotals:
         left: partitions of which ended attempts left objects.
         doubted: the first partition that begins in remote storage, if nothing of any of them is there; else None.
         newest, recorded: numbers of runs; see changes.newest_runs.
+        forgetful: replicas, of all sources, that have forgotten producers.
         differences, gone: rows that are to be appended.
     """
 
@@ -56,6 +57,7 @@ class RunTotals:
     recorded: int = 0
     differences: int = 0
     gone: int = 0
+    forgetful: int = 0
 
 
 def of_changes(changed: DataFrame) -> DataFrame:
@@ -74,6 +76,11 @@ def of_listing(listed: DataFrame) -> DataFrame:
     left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
     doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
     return listed.agg(*failures(F.col("remote_error").isNotNull()), left, doubted)
+
+
+def of_replicas(replicas: DataFrame) -> DataFrame:
+    """LISTED of all sources -> one row: how many of the replicas have forgotten producers."""
+    return replicas.agg(F.count_if(F.col("forgotten").isNotNull()).alias("forgetful"))
 
 
 def asked(frames: Iterable[DataFrame]) -> RunTotals:

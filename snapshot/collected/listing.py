@@ -30,6 +30,7 @@ _OF_READER = (
     "encryption",
     "encrypted_by",
     "lacks_beginning",
+    "forgotten",
     "leftover_count",
     "error_type",
     "hint",

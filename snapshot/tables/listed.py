@@ -91,6 +91,9 @@ START = pa.struct(
     ]
 )
 
+# What a replica forgot (simulate.forgotten.Forgotten); 0 of 0 where remote storage does not tell, and `meets` says why.
+FORGOTTEN = pa.struct([("known", _LONG), ("living", _LONG), ("meets", _TEXT)])
+
 LISTED = schema_of(
     ("log_dir", _TEXT),
     ("topic", _TEXT),
@@ -114,6 +117,7 @@ LISTED = schema_of(
     ("encryption", _TEXT),  # Encryption; null where nobody looked
     ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
     ("lacks_beginning", pa.bool_()),  # replay.place_doubt; null where nobody looked, or a look tells nothing
+    ("forgotten", FORGOTTEN),  # null where the replica knows all living producers, or nobody asked
     ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
     ("remote_error", _TEXT),  # why nobody knows what it holds, or null
     ("is_transient", pa.bool_()),  # that may pass
@@ -164,7 +168,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    nothing = dict.fromkeys(("window_offset", "start", "lacks_beginning"))
+    nothing = dict.fromkeys(("window_offset", "start", "lacks_beginning", "forgotten"))
     return row | nothing | _REMOTE.to_row(NOTHING_SEEN) | _NO_ERROR | {"copies": []}
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.codecs import Row
+from tiersnap.snapshot.errors import CorruptIndexError, TiersnapError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
@@ -68,12 +70,15 @@ class ListPartitions:
         look: at remote storage; None leaves it alone.
         since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
         wants_start: ask remote storage for a state to start from, since no table has any.
+        living: (now, producer.id.expiration.ms or None), both ms: ask which living producers a replica has forgotten.
+            None asks nothing.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
     look: RemoteLook | None = None
     since: int | None = None
     wants_start: bool = False
+    living: tuple[int, int | None] | None = None
     _lister: RemoteLister = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,11 +95,23 @@ class ListPartitions:
                 source = opened[log_dir]
                 listed, partition = source.listed(folder, self.topic_ids)
                 row = self.with_remote(listed, PartitionListing(source.filesystem, partition))
+                if self.living is not None and isinstance(source, LogDirSource) and row["remote_error"] is None:
+                    row["forgotten"] = self._forgotten(source.filesystem, partition, *self.living)
                 # What was collected is decoded already.
                 if self.since is not None and isinstance(source, LogDirSource):
                     mark_window(row, source.log_dir.filesystem, partition, self.since)
                 rows.append(row)
             yield pa.RecordBatch.from_pylist(rows, schema=LISTED)
+
+    def _forgotten(self, filesystem: FileSystem, partition: Partition, now: int, expiration: int | None) -> Row | None:
+        """Return a FORGOTTEN row, None if the replica knows all living producers."""
+        if self.look is None:
+            return None
+        try:
+            lost = find_forgotten(self.look, filesystem, partition, now=now, producer_expiration=expiration)
+        except TiersnapError as error:
+            return {"known": 0, "living": 0, "meets": f"not known: {error.message}"}
+        return None if lost is None else {"known": lost.known, "living": lost.living, "meets": lost.meets}
 
     def with_remote(self, row: dict[str, Any], listing: PartitionListing) -> dict[str, Any]:
         """Return a row of LISTED with what remote storage holds of the partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +11,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.poisoned_tier import NOW, poisoned_tier
 from tests.spark.small_fleet import TOPIC_ID
 from tiersnap.jobs.commands.run import exit_code
+from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.snapshot.errors import ExitCode, TransientError
+from tiersnap.snapshot.metrics.of_run import of_run
 
 pytestmark = pytest.mark.spark
 
@@ -96,3 +101,35 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     rows = DeltaTable(str(tmp_path / "warehouse" / "partitions")).to_pyarrow_table().to_pylist()
     gone = [(Path(row["log_dir"]).name, row["partition"]) for row in rows if row["kind"] == "GONE"]
     assert gone == [("broker-1", 1)]
+
+
+def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The leader knows all, and the other replica was rebuilt from the tier."""
+    right = poisoned_tier(tmp_path / "right", "churn-0", rebuilt=None, local_from=7)
+    rebuilt = poisoned_tier(tmp_path / "rebuilt", "churn-0", rebuilt=5, local_from=7, remote=tmp_path / "other")
+    sources = tuple(str(each.logs) for each in (right, rebuilt))
+    for log_dir in sources:
+        (Path(log_dir) / "meta.properties").write_text(f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
+    now = parse_time(NOW[1])
+    settings = RunSettings(
+        sources, str(right.remote), str(tmp_path / "warehouse"), leaders=sources[:1], now=now, left_for=None
+    )
+    ran = run_job(spark, settings)
+    assert ran.report is not None
+    (found,) = ran.report.forgetful
+    named = tiersnap("doctor", rebuilt.logs, "--remote", right.remote, *NOW)
+    (expected,) = json.loads(named.out)["result"]["forgotten"]
+    assert (found.log_dir, found.topic, found.partition, found.lead) == (sources[1], "churn", 0, sources[0])
+    assert (found.known, found.living, found.meets) == tuple(expected[name] for name in ("known", "living", "meets"))
+    assert exit_code(ran, settings) is ExitCode.GATE_REFUSED
+    (sample,) = (
+        each for each in of_run(ran.report, ExitCode.OK, errors=0) if each.name.endswith("forgotten_producers")
+    )
+    assert sample.value == found.living - found.known
+
+    assert tiersnap("repair", rebuilt.logs, "--remote", right.remote, *NOW, "--replace", "--apply").exit_code == 0
+    ran = run_job(spark, settings)
+    assert ran.report is not None
+    assert (ran.report.forgetful, exit_code(ran, settings)) == ((), ExitCode.OK)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.unit.test_poisoned_tier import state
+from tiersnap.jobs.option_types import parse_time
+from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
 
 LAST = 937
+DAY = 86_400_000
 
 
 def named(at: PoisonedTier, *more: str) -> tuple[list[Ran], list[dict]]:
@@ -115,3 +122,14 @@ def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: 
     assert_said(ran, 4)
     assert "its snapshot lacks producers that remote snapshots know, and nobody knows which live" in ran.out
     assert json.loads(ran.out)["result"]["forgotten"] == []
+
+
+@pytest.mark.parametrize("rebuilt", [5, None])
+def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuilt: int | None) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
+    now = parse_time(NOW[1])
+    task = ListPartitions(look=Observe(DirectoryStore(at.remote), AivenLayout()), living=(now, DAY))
+    folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0"}], FOLDERS)
+    ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
+    _, found = named(at)
+    assert [row["forgotten"]] == ([{name: found[0][name] for name in row["forgotten"]}] if rebuilt else [None])

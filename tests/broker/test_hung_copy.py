@@ -1,0 +1,116 @@
+"""A copy whose storage manager does not return: `doctor` names it, and `unblock` frees it while the broker runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.scenarios import TOPIC
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import create_topic
+from tests.broker.harness.unblocking import unblock
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import Workload, write_segments
+from tests.broker.oracle.java import compiled
+from tests.reference.command import tiersnap
+
+pytestmark = pytest.mark.broker
+
+SOURCE = Path(__file__).parent / "harness" / "HungStorage.java"
+ONE = Workload(idempotent=1, transactional=0, early=0)
+RELEASES = [
+    pytest.param(
+        version,
+        is_soft,
+        marks=[pytest.mark.kafka(version), *([] if (version, is_soft) == ("4.1.1", False) else [pytest.mark.nightly])],
+        id=f"{version}-{'soft' if is_soft else 'hard'}",
+    )
+    for version in ("3.9.1", "4.1.1", "4.4.0")
+    for is_soft in (True, False)
+]
+
+
+@dataclass(frozen=True)
+class HungTier(LocalTier):
+    """A LocalTieredStorage whose copies hang while `flags` has the file `hang`; see HungStorage."""
+
+    version: str = ""
+
+    @property
+    def flags(self) -> Path:
+        return self.directory.parent / "flags"
+
+    def broker_settings(self) -> dict[str, str]:
+        self.flags.mkdir(exist_ok=True)
+        return {
+            **super().broker_settings(),
+            "remote.log.storage.manager.class.name": "HungStorage",
+            "remote.log.storage.manager.class.path": f"{compiled(SOURCE, self.version)}/",
+            "rsm.config.hung": str(self.flags),
+        }
+
+
+def doctor(broker: Broker, *words: str) -> tuple[int, dict]:
+    """Exit code and result."""
+    ran = tiersnap("doctor", "--bootstrap-server", broker.bootstrap, *words)
+    result: dict = json.loads(ran.out)["result"]
+    return ran.exit_code, result
+
+
+def closed(broker: Broker) -> tuple[int, ...]:
+    """Base offsets of the segments that are to be copied."""
+    return tuple(segment_bases(broker.disks.partition(TOPIC))[:-1])
+
+
+@pytest.mark.parametrize(("version", "is_soft"), RELEASES)
+def test_a_copy_that_hangs_is_named_by_one_doctor_and_freed(
+    version: str, is_soft: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier = HungTier(tmp_path / "tier", version=version)
+    disks = kraft_disks(tmp_path / "disks", version)
+    with Broker(disks, version, tier=tier) as broker:
+        create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
+        write_segments(broker, TOPIC, 4, ONE)
+        wait_until(lambda: tier.complete_bases(TOPIC) == closed(broker), "all is tiered")
+        assert doctor(broker, "--hung-after", "1ms") == (0, doctor(broker)[1]), "no copy is under way"
+
+        for flag in ("hang", *(["soft"] if is_soft else [])):
+            (tier.flags / flag).touch()
+        write_segments(broker, TOPIC, 6, ONE, name="behind-")
+        at = closed(broker)[3]
+        wait_until(lambda: doctor(broker, "--hung-after", "1s")[0] == 4, "a copy hangs", seconds=60)
+        code, found = doctor(broker, "--hung-after", "1s")
+        (hung,) = found["hung"]
+        assert (code, hung["topic"], hung["broker"], hung["base_offset"]) == (4, TOPIC, 1, at)
+        assert doctor(broker)[0] == 0, "by default it is slow for the first 30 minutes"
+
+        # The broker dies and leads again; its old attempt stays in the records, and it begins another one.
+        broker.kill()
+        broker.start()
+        again = wait_until(
+            lambda: [each for each in doctor(broker, "--hung-after", "1s")[1]["hung"] if each != hung],
+            "the copy of the new start hangs",
+            seconds=60,
+        )
+        assert again[0]["segment_id"] != hung["segment_id"]
+        assert doctor(broker, "--hung-after", f"{hung['age_ms']}ms")[1]["hung"] in ([], again)
+
+        (tier.flags / "hang").unlink()
+        code, rows = unblock(broker, capsys, "--hung-after", "1s")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"])
+        assert len(tier.complete_bases(TOPIC)) == 3, "a plan frees nothing"
+        code, rows = unblock(broker, capsys, "--hung-after", "1s", "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"])
+        wait_until(lambda: tier.complete_bases(TOPIC) == closed(broker), "the rest is tiered")
+        assert doctor(broker, "--hung-after", "1ms")[1]["hung"] == []
+        if not is_soft:
+            (tier.flags / "answer").touch()
+            twice = wait_until(lambda: doctor(broker)[1]["twice"], "the old copy answers", seconds=20)
+            assert {name for each in twice for name in (each["segment_id"], each["read"])} > {again[0]["segment_id"]}
+            print(version, twice)
