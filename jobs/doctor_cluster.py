@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 from msgspec import Meta
 
-from tiersnap.jobs.again import given_options
 from tiersnap.jobs.commands.publish import ProofRequest
+from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import RemoteView
 from tiersnap.jobs.output import of_row

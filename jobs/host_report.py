@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from tiersnap.jobs.again import kept_options
+from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__

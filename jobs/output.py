@@ -185,7 +185,7 @@ class Output:
         for text in lines_of_table(cells, is_right, terminal_width()):
             print(text)  # noqa: T201
         if len(rows) < count:
-            from tiersnap.jobs.again import again
+            from tiersnap.jobs.next_command import again
 
             self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
 

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import again, place_words
+from tiersnap.jobs.next_command import again, place_words
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress

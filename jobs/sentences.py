@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from tiersnap.jobs.again import again, host_commands_of_scan
+from tiersnap.jobs.next_command import again, host_commands_of_scan
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError

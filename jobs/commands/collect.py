@@ -12,8 +12,8 @@ import click
 from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import again
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

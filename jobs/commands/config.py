@@ -9,8 +9,8 @@ from typing import ClassVar
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.again import text_of
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import text_of
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.jobs.shown import masked

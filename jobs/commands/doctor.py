@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from msgspec import Meta
 
-from tiersnap.jobs.again import place_words
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.doctor_cluster import (
@@ -29,6 +28,7 @@ from tiersnap.jobs.doctor_cluster import (
     next_step,
     told_copies,
 )
+from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.options import (
     RemoteView,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import again
 from tiersnap.jobs.command import Group, command
 from tiersnap.jobs.commands.fetch import fetch
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress

@@ -10,8 +10,8 @@ import click
 from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import kept_options
 from tiersnap.jobs.command import Command, command
+from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import (

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import host_commands_of_scan
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.simulate import ForgottenProducers
+from tiersnap.jobs.next_command import host_commands_of_scan
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress

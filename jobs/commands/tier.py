@@ -12,8 +12,8 @@ import click
 from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.again import again, host_commands
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import again, host_commands
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress

@@ -8,11 +8,11 @@ from typing import ClassVar
 import click
 from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.again import again, host_commands
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
+from tiersnap.jobs.next_command import again, host_commands
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.options import broker_option, cluster_options
 from tiersnap.jobs.output import Output, of_row

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import Key, by_key
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
 from tiersnap.snapshot.tables import schemas as tables
 
 ENTRIES = pa.schema(
@@ -50,7 +50,7 @@ def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
 
     All deltas of a producer that was seen inside the window or left a transaction open, also the old ones: its last
     marker or the first offset of its transaction may lie in them. Replaying these and then dropping the expired gives
-    what replaying everything and then dropping the expired gives (producer_state.relevant_producers).
+    what replaying everything and then dropping the expired gives (producer_fold.relevant_producers).
     """
     producer = (*_PARTITION, "producer_id")
     is_recent = F.lit(as_of) - F.col("timestamp") < F.lit(expiration)

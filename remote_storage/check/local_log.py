@@ -16,8 +16,8 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.remote_start import Beginnings
-from tiersnap.snapshot.replay.segment_fold import LocalDecodes
-from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.replay.segment_runs import LocalDecodes
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 _ELSEWHERE = FileRef("", 0, 0)
 

@@ -24,10 +24,10 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, compare
 from tiersnap.snapshot.units import count_of
 
 _SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once

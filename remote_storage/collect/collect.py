@@ -25,7 +25,7 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.replay.partition_replay import cut_offsets
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.units import count_of
 
 # Retention and rolls change a partition while it is read.

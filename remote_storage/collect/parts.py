@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tiersnap.snapshot.collected.listing import Row
 from tiersnap.snapshot.collected.marker import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS, to_batch
 from tiersnap.snapshot.tasks.decode_segments import segment_rows
 

@@ -32,9 +32,9 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.coverage import coverage_of
-from tiersnap.snapshot.replay.producer_state import ProducerFold
+from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 _COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})

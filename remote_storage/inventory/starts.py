@@ -18,7 +18,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.producer_state import live_entries
+from tiersnap.snapshot.replay.producer_fold import live_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, RemoteState, find_state
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance

@@ -26,9 +26,9 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, compare
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, ReadSnapshot, compare
 from tiersnap.snapshot.units import count_of
 
 

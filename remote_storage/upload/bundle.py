@@ -1,4 +1,4 @@
-"""The gate: all that one segment needs to enter remote storage, or nothing.
+"""The gate: all that one segment needs to enter remote storage, or nothing (verdicts are given in readiness.judge).
 
 A broker hands its storage plugin a LogSegmentData of log, offset index, time index, producer snapshot and leader
 epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing it fails half-way, after
@@ -24,7 +24,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     without_empty,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile, TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import IncompleteBundleError, MissingProducerSnapshotError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE

@@ -14,14 +14,15 @@ from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
-from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.replay.trust import compare
 
 _log = logging.getLogger(__name__)
 

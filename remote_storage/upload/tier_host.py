@@ -37,7 +37,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteL
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import Encryption, PlaceDoubt, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
-from tiersnap.snapshot.replay.segment_fold import LocalDecodes
+from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
 
 @dataclass

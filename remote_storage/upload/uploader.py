@@ -20,7 +20,7 @@ from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
-from tiersnap.remote_storage.upload.already_there import check_listed, check_stored
+from tiersnap.remote_storage.upload.arrival import check_listed, check_stored
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
 from tiersnap.snapshot import __version__

@@ -15,7 +15,7 @@ from tiersnap.snapshot.dump import lines
 from tiersnap.snapshot.dump.lines import Field, boolean, number, number_or, word
 from tiersnap.snapshot.dump.log_entries import is_valid
 from tiersnap.snapshot.formats import record_batch as rb
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")

@@ -13,8 +13,8 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.examine import Examination, conclude
 from tiersnap.snapshot.replay.partition_replay import AS_BROKER, Beginning, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
-from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.units import count_of
 
 VERSION = 1

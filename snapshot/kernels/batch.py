@@ -1,4 +1,4 @@
-"""Compiled walk over the bytes of a segment; see record_batch for the layout and batch_kernels' only caller.
+"""Compiled walk over the bytes of a segment; see formats.record_batch for the layout, log.segment_walk for the caller.
 
 Arguments are NumPy arrays and records, which have no static types worth writing; docstrings say what they hold.
 """

@@ -1,6 +1,6 @@
 """Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
 
-What the fields mean is said in producer_state. Arguments are NumPy arrays and records, which have no static types
+What the fields mean is said in replay.producer_fold. Arguments are NumPy arrays and records, which have no static types
 worth writing: `d` and `e` are records of DELTA_DTYPE, `b` one of RECORD_BATCH_DTYPE or a FoldedBatch,
 `deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into `deltas` with open addressing.
 """

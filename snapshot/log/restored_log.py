@@ -27,10 +27,10 @@ from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_replay import replay_partition
-from tiersnap.snapshot.replay.producer_state import NONE
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.producer_fold import NONE
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
+from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 from tiersnap.snapshot.units import count_of
 
 _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"

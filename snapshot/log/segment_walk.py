@@ -16,7 +16,7 @@ from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.crc import START
 from tiersnap.snapshot.log.compressed_control import compressed_control_record
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.units import count_of
 
 # Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.

@@ -11,8 +11,8 @@ from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
 from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, computed
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
 

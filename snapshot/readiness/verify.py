@@ -17,8 +17,8 @@ from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, compare
 
 _EVERY_ENTRY = (0, None)
 

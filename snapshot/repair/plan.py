@@ -24,8 +24,8 @@ from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS, ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt, StartState
-from tiersnap.snapshot.replay.segment_fold import DecodeSource, LocalDecodes, Run
+from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, ReadSnapshot
 from tiersnap.snapshot.units import count_of
 
 

@@ -15,8 +15,8 @@ from enum import StrEnum
 import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.replay.producer_state import live_entries
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
+from tiersnap.snapshot.replay.producer_fold import live_entries
+from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS
 
 DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
 

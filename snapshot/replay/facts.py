@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)

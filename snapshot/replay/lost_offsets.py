@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.trust import ReadSnapshot, found_at
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from tiersnap.snapshot.replay.partition_state import (
     StartState,
     replay_runs,
 )
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, to_entries
-from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.trust import ReadSnapshot
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, to_entries
+from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]

@@ -15,10 +15,9 @@ from functools import cache
 import numpy as np
 
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
-from tiersnap.snapshot.replay.producer_state import NONE, ProducerFold, from_entries
-from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import (
+from tiersnap.snapshot.replay.producer_fold import NONE, ProducerFold, from_entries
+from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.replay.snapshot_comparison import (
     NO_FILE,
     Comparison,
     FoundSnapshot,
@@ -27,6 +26,7 @@ from tiersnap.snapshot.replay.trust import (
     compare,
     found_at,
 )
+from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.partition_state import CopyState, StartState
-from tiersnap.snapshot.replay.producer_state import from_entries
+from tiersnap.snapshot.replay.producer_fold import from_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteLook
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.replay.trust import Comparison
 
 
 def beginning(look: RemoteLook, now: int, producer_expiration: int | None, partition: Partition) -> Beginning:

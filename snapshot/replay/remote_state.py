@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
-from tiersnap.snapshot.replay.producer_state import (
+from tiersnap.snapshot.replay.producer_fold import (
     DELTA_DTYPE,
     ENTRY_DTYPE,
     NONE,
@@ -33,8 +33,8 @@ from tiersnap.snapshot.replay.producer_state import (
     live_entries,
     to_entries,
 )
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.replay.trust import compare
 from tiersnap.snapshot.units import count_of
 
 ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"

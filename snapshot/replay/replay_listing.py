@@ -19,10 +19,10 @@ from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, Start
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.segment_fold import DecodeSource
+from tiersnap.snapshot.replay.segment_runs import DecodeSource
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.replay.window_start import WindowStart
 
 MOST_OPEN_TRANSACTIONS = 2_000

@@ -22,10 +22,10 @@ from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.replay.partition_state import Boundary, StartState
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold, to_entries
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold, to_entries
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, found_at
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, ReadSnapshot, found_at
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (

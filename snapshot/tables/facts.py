@@ -13,8 +13,8 @@ from tiersnap.snapshot.codecs import Row, RowCodec
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotFile
 from tiersnap.snapshot.tables.deltas import to_lists
 from tiersnap.snapshot.tables.schemas import OPEN_TRANSACTION_NAMES, PARTITION_KEY, PARTITIONS
 

@@ -21,7 +21,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, SEGMENTS, TABLES, schema_of, to_batch

@@ -21,7 +21,7 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister, copy_before
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.trust import why_not_read
+from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
 from tiersnap.snapshot.replay.window_start import window_offset
 from tiersnap.snapshot.tables.listed import LISTED, partition_folder, remote_columns
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS

@@ -17,7 +17,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, da
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.replay.producer_state import ProducerFold, to_entries
+from tiersnap.snapshot.replay.producer_fold import ProducerFold, to_entries
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tasks.partition_input import PartitionInput

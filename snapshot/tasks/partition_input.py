@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tables.listed import LISTED

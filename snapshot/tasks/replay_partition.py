@@ -16,7 +16,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FINDING,

@@ -27,9 +27,9 @@ from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.tables.facts import COMPARISON, SEGMENT
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, schema_of
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables

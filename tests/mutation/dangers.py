@@ -17,12 +17,12 @@ class Danger(NamedTuple):
     after: str
 
 
-_TRUST, _CARRY = "snapshot/replay/trust.py", "snapshot/replay/partition_state.py"
+_TRUST, _CARRY = "snapshot/replay/snapshot_comparison.py", "snapshot/replay/partition_state.py"
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
 _EPOCHS = "remote_storage/metadata/segment_metadata.py"
 _ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
 _AHEAD = "remote_storage/upload/ahead.py"
-_EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_state.py"
+_EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_fold.py"
 
 DANGERS = (
     Danger(_COVERAGE, "a hole at the beginning is covered", "start <= start_offset and end_offset", "end_offset"),

@@ -6,7 +6,7 @@ from tests.mutation.dangers import Danger
 
 TESTS = ("test_protocol.py",)
 
-_ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/already_there.py", "remote_storage/retire/store_leftovers.py"
+_ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/arrival.py", "remote_storage/retire/store_leftovers.py"
 _LEFTOVERS, _SMALL = "remote_storage/inventory/remote_inventory.py", "remote_storage/stores/small_object.py"
 _UNFINISHED = "remote_storage/retire/orphans_find.py"
 

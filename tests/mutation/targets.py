@@ -93,7 +93,7 @@ TARGETS = (
     *TRANSACTIONS,
     Target("snapshot/exactly_once/log_replay.py", (*_HANGING, *_SIMULATE, *_RISK)),
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
-    Target("snapshot/replay/producer_state.py", ("test_replay_starts.py", "test_producer_state.py", "test_expiry.py")),
+    Target("snapshot/replay/producer_fold.py", ("test_replay_starts.py", "test_producer_fold.py", "test_expiry.py")),
     Target(
         "snapshot/replay/partition_state.py",
         (
@@ -106,8 +106,8 @@ TARGETS = (
     ),
     Target("snapshot/replay/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
     Target(
-        "snapshot/replay/trust.py",
-        ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py", "test_replay_starts.py", "test_repair.py"),
+        "snapshot/replay/snapshot_comparison.py",
+        ("test_trust_said.py", "test_trust_moved_start.py", "test_snapshot_comparison.py", "test_replay_starts.py", "test_repair.py"),
     ),
     Target("snapshot/readiness/judge.py", ("test_readiness_gate.py",)),
     Target("snapshot/readiness/coverage.py", ("test_coverage.py",)),
@@ -153,6 +153,7 @@ TARGETS = (
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
     ),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
+    Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
     Target("remote_storage/inventory/complete.py", ("test_whole_copies.py",)),

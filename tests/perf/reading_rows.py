@@ -28,7 +28,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Scan
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 BUCKET = "reading"
 _SHARE = 0.05

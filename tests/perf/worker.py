@@ -13,7 +13,7 @@ from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
 from tiersnap.snapshot.replay.partition_state import ReplayState
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 

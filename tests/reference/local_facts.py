@@ -11,7 +11,7 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay
-from tiersnap.snapshot.replay.segment_fold import LocalDecodes
+from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.replay_partition import fact_rows

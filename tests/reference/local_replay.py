@@ -9,7 +9,7 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 
 def local_replay(

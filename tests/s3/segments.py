@@ -13,13 +13,14 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.repair.index_check import FoundIndexes
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"

@@ -31,8 +31,8 @@ from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.producer_state import ProducerFold
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 pytestmark = pytest.mark.unit
 

@@ -22,8 +22,8 @@ from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.facts import SegmentFacts
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
 from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored
 from tiersnap.snapshot.replay.partition_state import CopyState, StartState
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 
 pytestmark = pytest.mark.unit
 

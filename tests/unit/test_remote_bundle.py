@@ -10,7 +10,8 @@ from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range, without_empty
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import (
     CorruptSnapshotError,
     IncompleteBundleError,
@@ -22,7 +23,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LocalFileSystem
 from tiersnap.snapshot.repair.index_check import CheckedIndexes
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit

@@ -25,7 +25,7 @@ from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, highest_allowed
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit

@@ -17,8 +17,8 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.windows import MappedWindows
 from tiersnap.snapshot.replay.partition_state import ReplayState
-from tiersnap.snapshot.replay.producer_state import fold
-from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.producer_fold import fold
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 pytestmark = pytest.mark.unit
 

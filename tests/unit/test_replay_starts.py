@@ -11,7 +11,7 @@ import pytest
 from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_partition
 from tests.reference.recovered import rows_of
-from tests.unit.test_trust import rows
+from tests.unit.test_snapshot_comparison import rows
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
@@ -19,8 +19,8 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, StartState
-from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.producer_fold import ProducerFold, fold
+from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit

@@ -18,7 +18,7 @@ from tests.reference.aging_log import DAY, NOW, AgingLog, write_aged
 from tests.reference.examples import examples
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
-from tests.unit.test_producer_state import as_state
+from tests.unit.test_producer_fold import as_state
 from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome

@@ -17,10 +17,10 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, SnapshotFile
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists

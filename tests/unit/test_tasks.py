@@ -24,7 +24,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS

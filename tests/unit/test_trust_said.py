@@ -8,10 +8,10 @@ import pytest
 
 from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
-from tests.unit.test_trust import rows
+from tests.unit.test_snapshot_comparison import rows
 from tests.unit.test_trust_moved_start import DATA, OLD, against
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison, compare
 
 pytestmark = pytest.mark.unit
 

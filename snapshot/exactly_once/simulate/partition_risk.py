@@ -18,8 +18,8 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, Survey, causes
+from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison
 
 DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
 

@@ -35,9 +35,9 @@ from tiersnap.snapshot.replay.partition_replay import (
     snapshot_reader,
 )
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
-from tiersnap.snapshot.replay.segment_fold import Run
-from tiersnap.snapshot.replay.trust import ReadSnapshot
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE, NO_SEQUENCE
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
 CACHED_BATCHES = 5
 BATCH_DTYPE = np.dtype(

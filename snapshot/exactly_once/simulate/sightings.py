@@ -23,8 +23,8 @@ import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tiersnap.snapshot.kernels.fold import KEEP
-from tiersnap.snapshot.replay.producer_state import NONE
-from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.producer_fold import NONE
+from tiersnap.snapshot.replay.segment_runs import Run
 
 SIGHTING_DTYPE = np.dtype(
     [

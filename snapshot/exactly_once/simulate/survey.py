@@ -18,8 +18,8 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
 
 
 class SnapshotCause(StrEnum):

@@ -12,7 +12,7 @@ from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
 _NOBODY = np.empty(0, ENTRY_DTYPE)
 

@@ -42,10 +42,10 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.replay.trust import Comparison
 
 pytestmark = pytest.mark.unit
 

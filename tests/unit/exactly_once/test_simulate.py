@@ -46,7 +46,7 @@ from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.partition_state import CopyState
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
 pytestmark = pytest.mark.unit

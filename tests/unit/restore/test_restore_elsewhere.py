@@ -46,7 +46,7 @@ class TestAnotherCluster:
     def disk(self, tmp_path) -> Path:
         return new_disk(tmp_path / "disk", OTHER_CLUSTER)
 
-    def test_producer_state_and_topic_id_have_to_be_chosen(self, store, disk):
+    def test_producer_fold_and_topic_id_have_to_be_chosen(self, store, disk):
         for words in (
             (),
             ("--producer-state", "keep"),

@@ -23,7 +23,7 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.examine import examine
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
 MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP

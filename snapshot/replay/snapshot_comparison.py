@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.regular_file import FileTooLargeError
-from tiersnap.snapshot.replay.producer_state import NONE
+from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 

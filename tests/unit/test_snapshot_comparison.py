@@ -14,8 +14,8 @@ from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
-from tiersnap.snapshot.replay import trust
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay import snapshot_comparison
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
@@ -102,8 +102,8 @@ def roll_time(history: History, offset: int) -> int:
     return batch_time(next(batch for batch in history.batches if batch.base_offset >= offset))
 
 
-def compared(found: State, history: History, offset: int, start: int = 0) -> trust.Comparison:
-    return trust.compare(rows(found), rows(fold(history.below(offset, start))), history_from=start)
+def compared(found: State, history: History, offset: int, start: int = 0) -> snapshot_comparison.Comparison:
+    return snapshot_comparison.compare(rows(found), rows(fold(history.below(offset, start))), history_from=start)
 
 
 def judge(found: State, history: History, offset: int, start: int = 0, *, later: int = 0) -> SnapshotVerdict:
@@ -205,8 +205,8 @@ def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_
 ENTRY = Entry(epoch=0, last_sequence=4, last_offset=4, offset_delta=4, timestamp=TIMESTAMP)
 
 
-def of(found: State, computed: State) -> trust.Comparison:
-    return trust.compare(rows(found), rows(computed), history_from=0)
+def of(found: State, computed: State) -> snapshot_comparison.Comparison:
+    return snapshot_comparison.compare(rows(found), rows(computed), history_from=0)
 
 
 def test_one_batch_stamped_2033_excuses_nobody() -> None:
@@ -231,7 +231,7 @@ def test_an_open_transaction_is_never_too_old_to_count() -> None:
     ended = replace(opened, txn_first_offset=-1)
     for found, computed in (({}, {1: opened}), ({1: opened}, {}), ({1: opened}, {1: ended}), ({1: ended}, {1: opened})):
         comparison = of(found, computed)
-        assert comparison.harmful_until == trust.NEVER
+        assert comparison.harmful_until == snapshot_comparison.NEVER
         assert comparison.verdict(TIMESTAMP + 1000 * DAY, DAY) is SnapshotVerdict.SUSPECT
 
 
@@ -247,6 +247,6 @@ def test_a_producer_that_was_dropped_and_came_back_has_forgotten_its_coordinator
 
 def test_a_file_that_knows_more_and_lacks_the_idle_may_go_up_as_one_that_extends() -> None:
     computed = {1: replace(ENTRY, timestamp=0, last_offset=14)}
-    found = trust.compare(rows({7: ENTRY}), rows(computed), history_from=10)
+    found = snapshot_comparison.compare(rows({7: ENTRY}), rows(computed), history_from=10)
     assert (found.strict, found.extending, found.is_start) == (SnapshotVerdict.SUSPECT, 1, False)
     assert found.verdict(TIMESTAMP, DAY) is SnapshotVerdict.EXTENDS
