@@ -107,7 +107,13 @@ TARGETS = (
     Target("snapshot/replay/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
     Target(
         "snapshot/replay/snapshot_comparison.py",
-        ("test_trust_said.py", "test_trust_moved_start.py", "test_snapshot_comparison.py", "test_replay_starts.py", "test_repair.py"),
+        (
+            "test_trust_said.py",
+            "test_trust_moved_start.py",
+            "test_snapshot_comparison.py",
+            "test_replay_starts.py",
+            "test_repair.py",
+        ),
     ),
     Target("snapshot/readiness/judge.py", ("test_readiness_gate.py",)),
     Target("snapshot/readiness/coverage.py", ("test_coverage.py",)),
