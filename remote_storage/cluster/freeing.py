@@ -57,7 +57,8 @@ class Freeing:
 
         With `replace` broken snapshots stand in the way no more than missing ones.
         """
-        self.reason = "" if self.stuck.hung is None else self.stuck.hung.says()
+        if self.stuck.hung is not None and not self.reason:
+            self.reason = self.stuck.hung.says()
         segments = sorted(readiness, key=lambda each: each.base_offset)
         waiting = [each for each in segments if each.verdict != Verdict.ALREADY_TIERED and not self._is_passed_by(each)]
         clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
