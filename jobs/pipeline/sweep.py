@@ -14,7 +14,6 @@ from tiersnap.jobs.pipeline.counted import count_swept
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.retire.store_leftovers import sweep_store
 from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -33,7 +32,7 @@ def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: 
 
 def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
     """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
-    task = SweepTask(store, isinstance(layout, LocalTieredStorageLayout))
+    task = SweepTask(store, layout.is_local)
     removed, failed, first = count_swept(_swept(listed, task))
     if failed:
         partitions = count_of(failed, "partition")

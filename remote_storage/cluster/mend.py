@@ -13,7 +13,6 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, 
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
@@ -59,10 +58,10 @@ def plan_mending(
     Args:
         target: where brokers read: plain text is refused among segments that are encrypted there. None to put it there.
     """
-    local = isinstance(source_layout, LocalTieredStorageLayout)
+    local = source_layout.is_local
     action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
     attempts: dict[str, SegmentObjects] = {}
-    look = None if target is None or isinstance(layout, LocalTieredStorageLayout) else EncryptionLook(target)
+    look = None if target is None or layout.is_local else EncryptionLook(target)
     shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
         shown[partition] = None if look is None else look.of_partition(partition)

@@ -14,7 +14,6 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments, mandatory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -93,7 +92,7 @@ def find_missing(ask: Callable[[], Known], ours: Collection[str], store: ObjectS
     Raises:
         TransientError: brokers or the store do not answer.
     """
-    local = isinstance(layout, LocalTieredStorageLayout)
+    local = layout.is_local
     known = ask()
     missing = dict(_missing(known, _listed(store, known, local=local), local=local))
     if missing:

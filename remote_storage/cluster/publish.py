@@ -32,7 +32,6 @@ from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
@@ -143,7 +142,7 @@ class Publish:
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
-        local = isinstance(self.layout, LocalTieredStorageLayout)
+        local = self.layout.is_local
         whole = complete_segments(self.store, ObjectKeys(), partition, segment_ids, local=local)
         if len(whole) == len(segment_ids):
             return whole

@@ -17,7 +17,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -47,7 +46,7 @@ class Finished:
 
 def finished_segments(store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]) -> Finished:
     """Every finished segment of the topics that `is_wanted` takes."""
-    kind = KeyKind.LOCAL_LOG if isinstance(layout, LocalTieredStorageLayout) else KeyKind.LOG
+    kind = KeyKind.LOCAL_LOG if layout.is_local else KeyKind.LOG
     parsed = (ObjectKeys().recognise(found.key) for found in store.list())
     partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
     return finished_of_each(store, layout, sorted(partitions))
@@ -77,7 +76,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
         CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     keys = ObjectKeys()
-    local = isinstance(layout, LocalTieredStorageLayout)
+    local = layout.is_local
     inventory = list_remote_partition(store, keys, partition, local=local)
     gone = {left.segment_id for left in inventory.superseded}
     for copy in inventory.uncounted:

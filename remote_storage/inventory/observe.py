@@ -17,7 +17,6 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
@@ -56,7 +55,7 @@ class Observe:
 
     def __call__(self, partition: Partition) -> RemoteListing:
         """See RemoteLook."""
-        keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
+        keys, local = ObjectKeys(), self.layout.is_local
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
         found = list_remote_partition(

@@ -14,7 +14,6 @@ from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -67,7 +66,7 @@ class RemoteLog:
         cls, store: ObjectStore, layout: Layout, partition: Partition, offset: int, *, since: int | None
     ) -> RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
-        local = isinstance(layout, LocalTieredStorageLayout)
+        local = layout.is_local
         local_start = 0 if since is None else offset
         found = list_remote_partition(
             store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since
@@ -161,7 +160,7 @@ class RemoteLog:
             CorruptDataError: it is gone or encrypted.
         """
         metadata = self._metadata(found)
-        local = isinstance(self.layout, LocalTieredStorageLayout)
+        local = self.layout.is_local
         listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
             copy = read_segment(self.store, attempt)

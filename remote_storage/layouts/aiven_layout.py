@@ -36,6 +36,11 @@ class AivenLayout:
     chunk_size: int = DEFAULT_CHUNK_SIZE
     name: str = "aiven"
 
+    @property
+    def is_local(self) -> bool:
+        """See Layout."""
+        return False
+
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
         parts = {index: indexes[index] for index in IndexType if index in indexes}

@@ -45,6 +45,11 @@ class Layout(Protocol):
         """For reports and settings."""
         ...
 
+    @property
+    def is_local(self) -> bool:
+        """Return whether segments lie as LocalTieredStorage lays them."""
+        ...
+
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """Return the objects to write behind the log, in this order; the last one makes the segment visible.
 

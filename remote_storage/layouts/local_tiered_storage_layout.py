@@ -43,6 +43,11 @@ class LocalTieredStorageLayout:
     keys: ObjectKeys = field(default_factory=ObjectKeys)
     name: str = "local-tiered-storage"
 
+    @property
+    def is_local(self) -> bool:
+        """See Layout."""
+        return True
+
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
         contents = {_KIND_OF_INDEX[index]: content for index, content in indexes.items()}

@@ -10,7 +10,6 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -106,7 +105,7 @@ class TierJob:
     @property
     def is_local(self) -> bool:
         """Return whether the layout is LocalTieredStorage's."""
-        return isinstance(self.layout, LocalTieredStorageLayout)
+        return self.layout.is_local
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
