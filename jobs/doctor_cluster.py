@@ -151,9 +151,8 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
     if view.remote is None:
         raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
     from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
 
-    store = open_existing_store(view.remote, view.s3, writes=False)
+    store = view.open_store()
     prover = ProofRequest().prover(cluster, store, talk, apply=False)
     is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
     layout = prover.layout(view.layout if is_given else None)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
+    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -278,14 +280,28 @@ class RemoteView:
 
         return Beginnings(partial(beginning, self._look(), now, producer_expiration))
 
-    def _look(self) -> ObserveOnce:
-        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+    def open_layout(self) -> Layout:
+        """Return the layout of that name."""
         from tiersnap.remote_storage.layouts.open_layout import open_layout
+
+        return open_layout(self.layout)
+
+    def open_store(self) -> ObjectStore:
+        """Return the store, to be read.
+
+        Raises:
+            SourceNotFoundError, UsageError: see `open_existing_store`.
+        """
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
-        store = open_existing_store(self.remote or "", self.s3, writes=False)
+        return open_existing_store(self.remote or "", self.s3, writes=False)
+
+    def _look(self) -> ObserveOnce:
+        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+
+        store = self.open_store()
         next(iter(store.list()), None)
-        return ObserveOnce(store, open_layout(self.layout))
+        return ObserveOnce(store, self.open_layout())
 
 
 def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -196,35 +196,38 @@ class TierVerification:
 
     def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
         """Say the plan; return what is found, lazily, and its counts."""
-        from tiersnap.remote_storage.check.plan import plan_check
-
-        store, sample = store_of(self.view), self.tier.sample or SegmentSample()
-        plan = plan_check(
-            store, self.asked, self._is_wanted, local=is_local(self.view), number=sample.number, percent=sample.percent
-        )
+        store, plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
         tally = CheckTally()
-        return tally.watch(self._checks(output, plan, tally)), tally
+        return tally.watch(self._checks(output, store, plan, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
 
-    def _checks(self, output: Output, plan: CheckPlan, tally: CheckTally) -> Iterator[RemoteCheck]:
+    def _checks(self, output: Output, store: ObjectStore, plan: CheckPlan, tally: CheckTally) -> Iterator[RemoteCheck]:
         from tiersnap.remote_storage.check.partition_check import PartitionCheck
 
         known = _known(self.tier.resume)
-        asked, store = replace(self.asked, sampled=plan.sampled), store_of(self.view)
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
             local = self._local_log(partition)
             compare = None if local is None else local.compare
-            check = PartitionCheck(store, partition, asked, is_local(self.view), known, compare)
+            check = PartitionCheck(store, partition, plan.request, plan.local, known, compare)
             yield from check.checks()
             tally.skipped += check.skipped
 
     def _local_log(self, partition: TopicIdPartition) -> LocalLog | None:
         found = (self.local_logs or {}).get((partition.topic, partition.partition))
         return found if found is not None and found.partition.topic_id == partition.topic_id else None
+
+
+def _planned(
+    view: opt.RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
+) -> tuple[ObjectStore, CheckPlan]:
+    from tiersnap.remote_storage.check.plan import plan_check
+
+    store, sample, local = view.open_store(), tier.sample or SegmentSample(), view.open_layout().is_local
+    return store, plan_check(store, asked, is_wanted, local=local, number=sample.number, percent=sample.percent)
 
 
 def verify_on_spark(
@@ -239,33 +242,15 @@ def verify_on_spark(
     from tiersnap.jobs.pipeline.checking import check_remote
     from tiersnap.jobs.pipeline.session import LONG_WORK
     from tiersnap.remote_storage.check.check_task import CheckTask
-    from tiersnap.remote_storage.check.plan import plan_check
     from tiersnap.snapshot.log.places import located
 
-    store, sample, local = store_of(view), tier.sample or SegmentSample(), is_local(view)
-    plan = plan_check(store, asked, selection.takes, local=local, number=sample.number, percent=sample.percent)
+    store, plan = _planned(view, tier, asked, selection.takes)
     output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
-    task = CheckTask(store, local, replace(asked, sampled=plan.sampled))
+    task = CheckTask(store, plan.local, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, s3=view.s3)
     tally = CheckTally(found.verdicts, found.bytes, plan.partitions.total() - found.segments)
     return (of_row(RemoteCheck, row) for row in found.rows), tally
-
-
-def is_local(view: opt.RemoteView) -> bool:
-    """Return whether segments lie as LocalTieredStorage lays them."""
-    return view.layout != opt.LAYOUTS[0]
-
-
-def store_of(view: opt.RemoteView) -> ObjectStore:
-    """Return the store, to be read.
-
-    Raises:
-        SourceNotFoundError, UsageError: see `open_existing_store`.
-    """
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
-
-    return open_existing_store(view.remote or "", view.s3, writes=False)
 
 
 def _known(file: Path | None) -> dict[str, RemoteCheck]:

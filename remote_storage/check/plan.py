@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
 from tiersnap.remote_storage.check.partition_check import sample_order
@@ -44,6 +44,11 @@ class CheckPlan:
     requests: int = 0
     bytes: int = 0
     sampled: int | None = None
+
+    @property
+    def request(self) -> CheckRequest:
+        """Return what was asked for, with the sample that was chosen."""
+        return replace(self.asked, sampled=self.sampled)
 
     @property
     def sentence(self) -> str:
