@@ -17,15 +17,16 @@ from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.options import RemoteView
-from tiersnap.jobs.output import of_row
+from tiersnap.jobs.output import and_more, of_row
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
-from tiersnap.snapshot.errors import GateError, UsageError
+from tiersnap.snapshot.errors import GateError
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
+    from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 
 MOST_MISSING = 5
 _OF_MEND = (
@@ -73,15 +74,21 @@ class ToldCopies:
     said: tuple[str, ...] = ()
 
 
-def told_copies(cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None) -> ToldCopies:
-    """Return what the records of a cluster tell of its copies; nothing where no cluster was named."""
+def told_copies(
+    cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
+) -> ToldCopies:
+    """Return what the records of a cluster tell of its copies; nothing where no cluster was named.
+
+    Args:
+        records: of the cluster, where they were read before.
+    """
     if cluster is None or hung_after is None:
         return ToldCopies()
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
     from tiersnap.snapshot.log.selection import named, open_log_dirs
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
-    found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after))
+    found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after), records)
     begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
     waiting: Counter[tuple[str, int]] = Counter()
     for partition in (partition for each in opened for partition in named(each.log_dir, begins)):
@@ -129,27 +136,24 @@ class Compared:
     Attributes:
         layout: name of that which brokers read.
         place: whether brokers read there, in a sentence.
+        records: of the cluster, all of them.
         doubt: why that is not proven; None if it is.
     """
 
     missing: Missing
     layout: str
     place: str
+    records: MetadataCache
     doubt: GateError | None = None
 
 
 def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
-    """Return what the records of a cluster know and the place of `view` lacks; None where no cluster was named.
+    """Return what the records of a cluster know and the place of `view` lacks; None unless both were named.
 
     The layout is the brokers', unless `--layout` was given.
-
-    Raises:
-        UsageError: a cluster was named and no place.
     """
-    if cluster is None:
+    if cluster is None or view.remote is None:
         return None
-    if view.remote is None:
-        raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
     from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
 
     store = view.open_store()
@@ -160,9 +164,9 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
         ask = partial(read_by_brokers, cluster, reader, lambda _: True)
         missing = find_missing(ask, reader.cache.ours, store, layout)
     try:
-        return Compared(missing, layout.name, prover.prove(layout).sentence)
+        return Compared(missing, layout.name, prover.prove(layout).sentence, reader.cache)
     except GateError as doubt:
-        return Compared(missing, layout.name, doubt.message, doubt)
+        return Compared(missing, layout.name, doubt.message, reader.cache, doubt)
 
 
 def as_records(compared: Compared) -> RemoteRecords:
@@ -184,7 +188,7 @@ def lines_of(compared: Compared) -> Iterator[str]:
             f"{whose}, lacks {' '.join(each.lacking)}"
         )
     if len(missing.segments) > MOST_MISSING:
-        yield f"… and {count_of(len(missing.segments) - MOST_MISSING, 'segment')} more: --output json has all of them"
+        yield and_more(len(missing.segments) - MOST_MISSING, "segment")
     yield compared.place
 
 

@@ -133,7 +133,7 @@ class Output:
         for finding in findings[:MOST_TOLD]:
             self.warn(str(finding))
         if len(findings) > MOST_TOLD:
-            self.warn(f"… and {count_of(len(findings) - MOST_TOLD, 'finding')} more: --output json has all of them")
+            self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
@@ -188,6 +188,11 @@ class Output:
             from tiersnap.jobs.next_command import again
 
             self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
+
+
+def and_more(count: int, noun: str) -> str:
+    """Return the line behind the first of many, `count` of which are not shown."""
+    return f"… and {count_of(count, noun)} more: --output json has all of them"
 
 
 def terminal_width() -> int | None:

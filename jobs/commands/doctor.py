@@ -38,7 +38,7 @@ from tiersnap.jobs.options import (
     producer_expiration_option,
     remote_view_options,
 )
-from tiersnap.jobs.output import Format, Output, terminal_width
+from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.sentences import ByName, tell_failures
@@ -155,8 +155,8 @@ def doctor(
     if not log_dirs and view.remote is None and cluster is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
-    compared = None if view.remote is None else compare_records(cluster, view, output.talk)
-    copies = told_copies(cluster, log_dirs, now, hung_after)
+    compared = compare_records(cluster, view, output.talk)
+    copies = told_copies(cluster, log_dirs, now, hung_after, None if compared is None else compared.records)
     view = view if compared is None else replace(view, layout=compared.layout)
     host = _look(output, log_dirs, view, now, producer_expiration) if log_dirs else Host(())
     verified = verified_partitions(checks_file)
@@ -334,7 +334,7 @@ def _forgotten(host: Host) -> Iterator[str]:
     for _, partition, found in host.forgotten[:MOST_MISSING]:
         yield found.says(partition)
     if len(host.forgotten) > MOST_MISSING:
-        yield f"… and {count_of(len(host.forgotten) - MOST_MISSING, 'replica')} more: --output json has all of them"
+        yield and_more(len(host.forgotten) - MOST_MISSING, "replica")
 
 
 def _disk_lines(host: Host, each: Examined) -> Iterator[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
@@ -128,34 +128,38 @@ class CopiesOfCluster:
     twice: tuple[tuple[str, str, str], ...] = ()
 
 
-def look_at_copies(cluster: Cluster, log_dirs: Iterable[str], limit: HungLimit) -> CopiesOfCluster:
+def look_at_copies(
+    cluster: Cluster, log_dirs: Iterable[str], limit: HungLimit, records: MetadataCache | None = None
+) -> CopiesOfCluster:
     """Return what the records tell of all partitions that brokers copy.
 
     Args:
         log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+        records: of the cluster; they are read where nobody gives them.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    try:
-        metadata_topic = MetadataTopic.of(cluster)
-    except MetadataTopicAbsentError:
-        return CopiesOfCluster()
-    with metadata_topic.read_all() as reader:
-        cache = reader.read_to_end()
+    cache = _read(cluster) if records is None else records
     twice = tuple((str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each))
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
-    topics = cluster.topics({each.topic for each in doubtful})
-    leaders = {
-        each: topics[each.topic].leaders.get(each.partition, -1)
-        for each in doubtful
-        if each.topic in topics and topics[each.topic].topic_id == each.topic_id
-    }
+    if not doubtful:
+        return CopiesOfCluster((), twice)
+    leaders = leaders_of(cluster.topics({each.topic for each in doubtful}), doubtful)
     copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
     leaders = {each: leader for each, leader in leaders.items() if leader >= 0 and copied[each.topic]}
     with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
         found = tuple(find_hung(cluster, cache, lineage, leaders, limit))
     return CopiesOfCluster(found, twice)
+
+
+def _read(cluster: Cluster) -> MetadataCache:
+    try:
+        metadata_topic = MetadataTopic.of(cluster)
+    except MetadataTopicAbsentError:
+        return MetadataCache()
+    with metadata_topic.read_all() as reader:
+        return reader.read_to_end()
 
 
 def find_hung(

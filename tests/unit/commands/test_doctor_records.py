@@ -12,6 +12,7 @@ from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, as_records, lines_of, next_step
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +20,7 @@ SEGMENTS = tuple(
     MissingSegment(remote_segment(at * 10, at * 10 + 9, ((0, at * 10),)), is_ours=at > 0, lacking=(".log",))
     for at in range(MOST_MISSING + 2)
 )
-MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", "brokers read s3://b/: so")
+MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", "brokers read s3://b/: so", MetadataCache())
 
 
 def steps(compared: Compared, *words: str) -> list[str]:
