@@ -12,17 +12,20 @@ from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest,
 from tiersnap.remote_storage.check.segment_log import SegmentLog, combined, read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.inventory.remote_segment import (
+    RemoteSegment,
+    decode_lineage,
+    read_indexes,
+    read_segment,
+)
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
@@ -155,10 +158,7 @@ class WholeSegmentCheck:
             faults.append(error.message)
             return {}, None
         try:
-            text = (indexes[IndexType.LEADER_EPOCH] or b"").decode("utf-8", "replace")
-            epochs = epochs_in_range(parse_leader_epochs(text, name="leader epochs"), *copy.bounds)
-            if epochs != copy.leader_epochs:
-                faults.append(f"leader epochs: {epochs} are not those of the manifest {copy.leader_epochs}")
+            decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
         except CorruptDataError as error:
             faults.append(error.message)
         try:

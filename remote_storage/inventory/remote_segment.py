@@ -308,8 +308,16 @@ def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
     if copy.is_encrypted:
         return copy.metadata.segment_leader_epochs
     name = f"{store.uri}{copy.layout.log_key(copy.metadata)}: leader epochs"
-    data = read_indexes(store, copy)[IndexType.LEADER_EPOCH] or b""
+    return decode_lineage(copy, read_indexes(store, copy)[IndexType.LEADER_EPOCH] or b"", name=name)
+
+
+def decode_lineage(copy: RemoteSegment, data: bytes, *, name: str) -> LeaderEpochs:
+    """Return the leader epochs in a copy's leader-epoch-checkpoint.
+
+    Raises:
+        CorruptDataError: not a leader-epoch-checkpoint, or not the epochs that the copy's manifest tells.
+    """
     lineage = parse_leader_epochs(data.decode("utf-8", "replace"), name=name)
-    if epochs_in_range(lineage, copy.start_offset, copy.end_offset) != copy.metadata.segment_leader_epochs:
-        raise CorruptDataError(f"{name} {lineage} are not those of the manifest {copy.metadata.segment_leader_epochs}")
+    if epochs_in_range(lineage, *copy.bounds) != copy.leader_epochs:
+        raise CorruptDataError(f"{name}: {lineage} are not those of the manifest {copy.leader_epochs}")
     return lineage
