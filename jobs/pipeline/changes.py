@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.grouping import matching
+from tiersnap.jobs.pipeline.grouping import matching, of_batches
 from tiersnap.jobs.pipeline.tiering import newest_facts
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.log.findings import NOT_READ
@@ -290,11 +289,7 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
 
 def look(unread: DataFrame) -> DataFrame:
     """UNREAD -> ANSWERED rows: the partitions of which a file gives another answer now."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return look_again(iter(batches))
-
-    return unread.mapInArrow(run, schemas.ANSWERED).distinct()
+    return unread.mapInArrow(of_batches(look_again), schemas.ANSWERED).distinct()
 
 
 def answered(changes: DataFrame, answers: DataFrame) -> DataFrame:

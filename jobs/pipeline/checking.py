@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
+from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
@@ -114,11 +115,7 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:
     """TO_CHECK -> CHECKED, by check.check_task.CheckTask."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
-    return rows.mapInArrow(run, of_arrow(CHECKED))
+    return rows.mapInArrow(of_batches(task), of_arrow(CHECKED))
 
 
 def _outcome(rows: DataFrame) -> CheckOutcome:

@@ -6,7 +6,7 @@ Damage is named as `scan` names it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.changes import Keep
+from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
@@ -77,14 +78,11 @@ def decode(
     weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / work.task_bytes).cast("long"))
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
     return (
         packed.repartition(work.tasks, *PARTITION_KEY, "_pack")
         .sortWithinPartitions(*PARTITION_KEY, "base_offset")
         .select(*schemas.WANTED.names)
-        .mapInArrow(run, schema)
+        .mapInArrow(of_batches(task), schema)
     )
 
 

@@ -43,10 +43,19 @@ def by_key(
     return spread.sortWithinPartitions(*keys, *order).groupBy(*keys).applyInArrow(run, schema)
 
 
-Filter = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+BatchFunction = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
-def matching(topics: re.Pattern[str] | None) -> Filter:
+def of_batches(task: Callable[[Batches], Batches]) -> BatchFunction:
+    """Return a task, which is an object, as a function: mapInArrow takes nothing else."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
+
+    return run
+
+
+def matching(topics: re.Pattern[str] | None) -> BatchFunction:
     """For mapInArrow: the rows whose column `topic` is selected."""
 
     def wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

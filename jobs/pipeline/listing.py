@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.tables.remote_log_segments import (
     ATTEMPT_KEY,
@@ -46,11 +47,7 @@ def list_partitions(
     folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
     """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind, as the folders are now."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
-    return folder_rows.mapInArrow(run, schemas.LISTED)
+    return folder_rows.mapInArrow(of_batches(task), schemas.LISTED)
 
 
 def listed_segments(listed: DataFrame) -> DataFrame:

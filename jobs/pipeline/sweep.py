@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.counted import count_swept
+from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -43,10 +43,6 @@ def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Ca
 
 def _swept(listed: DataFrame, task: SweepTask) -> DataFrame:
     """LISTED -> SWEPT: of partitions of which attempts left objects, each once however many replicas are listed."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
     first = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
     left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first)
-    return left.mapInArrow(run, of_arrow(SWEPT))
+    return left.mapInArrow(of_batches(task), of_arrow(SWEPT))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import HOLE
+from tiersnap.jobs.pipeline.grouping import of_batches
 from tiersnap.jobs.pipeline.listing import folders
 from tiersnap.snapshot.exactly_once.models.audit_rules import (
     FORGOTTEN,
@@ -38,10 +38,7 @@ def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, 
         return spark.createDataFrame([], _SCHEMA).select(*_OWNER, "transactional_id")
     task = ListTransactionalIds(check_crc)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
-    rows = folders(spark, found, per_task=1).mapInArrow(run, _SCHEMA)
+    rows = folders(spark, found, per_task=1).mapInArrow(of_batches(task), _SCHEMA)
     return rows.groupBy(*_OWNER).agg(F.max_by("transactional_id", "offset").alias("transactional_id"))
 
 
