@@ -68,10 +68,9 @@ def decode(
 
     tiersnap decode --source /var/lib/kafka/data --apply
 
-    Run again, it appends what is new or has changed: of a segment that grew, the rows of the greatest `run` count.
-    Rows of segments whose batches are not in their log any more, after a truncation or a cleaner's merge, or because
-    the topic was made anew, are deleted; what retention took stays. Exit code 5 where a log is damaged: of
-    such a segment the rows end at the damage.
+    If you run it again, it appends new and changed segments. If a segment grew, the rows of its greatest `run` count.
+    It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log; rows
+    that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
     """
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches

@@ -138,15 +138,15 @@ def doctor(
 
     --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
     clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
-    What of LOGDIR is tiered there waits for nothing. Replicas of LOGDIR are named that have forgotten producers, as
-    brokers leave them that are rebuilt from remote storage, with what producers would meet if they led now. Of such a
-    replica the segments are read, too. Exits 4 when there are some.
+    Segments of LOGDIR that are tiered there wait for nothing. The command also names replicas of LOGDIR that have
+    forgotten producers, as brokers leave them after a rebuild from remote storage, and says what producers would meet
+    if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
 
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
-    that puts them back. Exits 5 when there are some.
+    that puts them back. Exits 5 if there is one.
 
     --bootstrap-server names copies that hang: a broker began them, they do not end (--hung-after), and nothing behind
-    them is tiered. Exits 4 when there are some.
+    them is tiered. Exits 4 if there is one.
     """
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store

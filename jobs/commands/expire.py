@@ -124,8 +124,8 @@ def expire(
     and log start as a broker would have it: a beginning of the log, up to the first segment that stays. Whether a
     broker manages them the cluster is asked (--bootstrap-server); where there is none left to ask, say --unmanaged.
 
-    What goes is recorded first. Killed anywhere, the same command ends it. What an object lock holds is LOCKED, and
-    what is behind waits. What ended attempts of tiersnap left goes, too. docs/expire.md says more.
+    Segments that go are recorded first: if the command is killed, the same command finishes. A segment that an object
+    lock holds is LOCKED, and the segments behind it wait. Leftovers of ended attempts go, too. See docs/expire.md.
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.layouts.keys import ObjectKeys

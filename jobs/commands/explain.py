@@ -57,8 +57,8 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     tiersnap explain retry --broker 3.9 --client 3.9
 
     ERROR is a name such as UNKNOWN_PRODUCER_ID, an exception such as OutOfOrderSequenceException, or a code such as 45.
-    SITUATION is one of the names that are listed without either, such as retry or commit-after-timeout: what brokers
-    answer, release by release. All of it is in tables (docs/models.md); nothing is asked of a cluster.
+    SITUATION is a name such as retry or commit-after-timeout; without an argument the command lists all names. It says
+    what brokers answer, release by release, from tables (docs/models.md), and asks no cluster.
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names

@@ -52,7 +52,7 @@ def maintain_tables(
     tiersnap maintain tables --warehouse s3://lake/tiersnap
     tiersnap maintain tables --warehouse s3://lake/tiersnap --apply
 
-    What a run or a report reads stays as it is. A table's older versions can be read until their files are vacuumed.
+    Rows that a run or a report reads stay. A table's older versions can be read until their files are vacuumed.
     """
     if vacuum_after is None:
         raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")

@@ -88,8 +88,8 @@ def remove_orphans(
 
     Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
     partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that
-    it was deleted. What is published, what may still be published, and what is not ours is left alone. What is too
-    young is counted, with the time from which it may go.
+    it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. Objects
+    that are too young are counted, with the time from which they may go.
     """
     from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove

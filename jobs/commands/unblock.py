@@ -80,20 +80,20 @@ def unblock(
     published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
     directory is touched.
 
-    A copy hangs that its broker began, and that does not end (--hung-after). Then copying is set off and on alone, and
-    the broker begins the copy anew.
+    A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
+    copying, and the broker begins the copy anew.
 
     Before anything is tiered one of these proves that brokers read --remote: the newest segment that brokers uploaded
     themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
     tiers a new topic there. Otherwise, and if one of them contradicts, nothing is done and the exit code is 4.
 
-    While copying is off, about three seconds, the topic's retention is endless and no local one is shorter, since the
-    broker would delete remote segments too. What was set before is recorded in remote storage first: killed at any
-    point, the same command puts it back and finishes, but for what somebody else has set meanwhile. Where a broker
-    refuses what was set, copying is switched on alone, and the rest is said as a line of kafka-configs, with exit
-    code 4. Runs at the same topic wait for each other; copying that somebody else has switched off stays off.
+    Copying is disabled for about three seconds. Meanwhile the topic's retention and local retention are endless, since
+    the broker would delete remote segments too. The topic's configs are saved in remote storage first: if the command
+    is killed, the same command puts them back and finishes, except for configs that somebody else has changed. If a
+    broker refuses them, only copying is enabled, the rest is printed as a line of kafka-configs, and the exit code is
+    4. Runs on one topic wait for each other. Copying that somebody else has disabled stays disabled.
 
-    Where the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
+    If the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9), segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit

@@ -183,7 +183,7 @@ def empty(place: Place) -> None:
 
 @situation("wrong place")
 def wrong_place(place: Place) -> None:
-    """What `tier` has made is there, and what brokers have uploaded is not: they read elsewhere"""
+    """The segments of `tier` are there, and those that brokers uploaded are not: brokers read elsewhere"""
     broker = min(place.keys(KeyKind.LOG)).removesuffix(".log")
     place.world.store.delete([key for key in place.world.store.objects if key.startswith(broker)])
 
