@@ -164,6 +164,12 @@ def expire(
     summary = _summary(done, leftovers_by_kind(objects, swept))
     _show(output, done, summary)
     tell_leftovers(output, objects, swept)
+    _tell_end(output, done, summary, apply=apply)
+    return exit_code_of(done)
+
+
+def _tell_end(output: Output, done: Sequence[ExpireOutcome], summary: ExpireSummary, *, apply: bool) -> None:
+    """Say that there is nothing to delete, or that nothing was deleted."""
     if not done:
         # As it is once all of a topic has gone; or its name was mistyped.
         output.warn("nothing to delete: there are no remote segments of a topic and partition that was asked for")
@@ -171,7 +177,6 @@ def expire(
         output.talk("nothing to delete")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
-    return exit_code_of(done)
 
 
 def _check_log_start(log_start: int, plans: Sequence[ExpirePlan]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import click
 from msgspec import UNSET, Meta, UnsetType
@@ -25,6 +26,9 @@ from tiersnap.snapshot.report.model import PagePartition, PageTopic, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH_ROWS = 1 << 14
 GRAINS = ("segment", "partition", "topic")
@@ -208,14 +212,12 @@ def report(
     left = list(unneeded(copies(warehouse)))
     named = [f"{row['topic']}-{row['partition']} at {row['start_offset']}: {row['segment_id']}" for row in left]
     members = ReportSummary(named) if named else None
-    partitions = (each for topic in summary.topics for each in topic.partitions)
     if grain == "segment":
-        by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
-        segments = (row for batch in by_offset.to_batches(_BATCH_ROWS) for row in batch.to_pylist())
-        output.rows(ReportedSegment, (segment_row(row, info.without_secrets()) for row in segments), summary=members)
+        output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)
     elif grain == "topic":
         output.rows(ReportedTopic, map(topic_row, summary.topics), summary=members)
     else:
+        partitions = (each for topic in summary.topics for each in topic.partitions)
         output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
     if left:
         output.talk(
@@ -227,6 +229,14 @@ def report(
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     return ExitCode.OK
+
+
+def _segment_rows(rows: pa.Table, info: RunInfo) -> Iterator[ReportedSegment]:
+    """Yield the rows of READINESS by offset, with the commands of a run."""
+    by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
+    run = info.without_secrets()
+    for batch in by_offset.to_batches(_BATCH_ROWS):
+        yield from (segment_row(row, run) for row in batch.to_pylist())
 
 
 def _remove_orphans(info: RunInfo) -> str:

@@ -32,7 +32,7 @@ class ScanMetrics:
         for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
             counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size)
         partition = examination.partition
-        forgotten = 0 if scanned.forgotten is None else scanned.forgotten.living - scanned.forgotten.known
+        forgotten = 0 if scanned.forgotten is None else scanned.forgotten.count
         number = (("partition", str(partition.partition)),) if self.by_partition else ()
         self._standing.add((("topic", partition.topic), *number), counts, len(examination.findings), forgotten)
 

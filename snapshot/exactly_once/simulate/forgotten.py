@@ -41,6 +41,11 @@ class Forgotten:
     meets: str
     writes: tuple[dict[str, object], ...] = ()
 
+    @property
+    def count(self) -> int:
+        """Return how many living producers it does not know."""
+        return self.living - self.known
+
     def says(self, name: str) -> str:
         """Return it in words; `name` is that of the partition."""
         return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
