@@ -16,8 +16,8 @@ from msgspec import Meta
 from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.options import RemoteView
 from tiersnap.jobs.output import and_more, of_row
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from tiersnap.jobs.option_types import (
     read_properties,
 )
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
@@ -35,13 +36,9 @@ from tiersnap.snapshot.units import format_duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
-    from tiersnap.remote_storage.layouts.layout import Layout
-    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import Expiry
-    from tiersnap.snapshot.replay.remote_start import Beginnings
 
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
@@ -247,61 +244,6 @@ s3_options = as_one(
         help="compat for servers that refuse x-amz-checksum headers.",
     ),
 )
-
-
-@dataclass(frozen=True)
-class RemoteView:
-    """The remote location to look at, if any; `remote` is as the user wrote it, `layout` a name."""
-
-    remote: str | None
-    layout: str
-    s3: S3Settings
-
-    def inventory(self, now: int, producer_expiration: int | None) -> HostInventory | None:
-        """Return what tells what is tiered; None without --remote. It is asked for something first.
-
-        Args:
-            now: epoch ms.
-            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        """
-        if self.remote is None:
-            return None
-        from tiersnap.remote_storage.inventory.host_inventory import HostInventory
-
-        return HostInventory(self._look(), now, producer_expiration)
-
-    def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
-        """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
-        from tiersnap.snapshot.replay.remote_start import Beginnings
-
-        if self.remote is None:
-            return Beginnings()
-        from tiersnap.snapshot.replay.remote_start import beginning
-
-        return Beginnings(partial(beginning, self._look(), now, producer_expiration))
-
-    def open_layout(self) -> Layout:
-        """Return the layout of that name."""
-        from tiersnap.remote_storage.layouts.open_layout import open_layout
-
-        return open_layout(self.layout)
-
-    def open_store(self) -> ObjectStore:
-        """Return the store, to be read.
-
-        Raises:
-            SourceNotFoundError, UsageError: see `open_existing_store`.
-        """
-        from tiersnap.remote_storage.stores.open_store import open_existing_store
-
-        return open_existing_store(self.remote or "", self.s3, writes=False)
-
-    def _look(self) -> ObserveOnce:
-        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
-
-        store = self.open_store()
-        next(iter(store.list()), None)
-        return ObserveOnce(store, self.open_layout())
 
 
 def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:

@@ -18,6 +18,7 @@ from tiersnap.jobs.next_command import again, place_words
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.remote_storage.check.remote_check import (
     CheckDepth,
     CheckRequest,
@@ -188,7 +189,7 @@ class TierVerification:
         local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
     """
 
-    view: opt.RemoteView
+    view: RemoteView
     selection: Selection
     tier: TierRequest
     asked: CheckRequest
@@ -222,7 +223,7 @@ class TierVerification:
 
 
 def _planned(
-    view: opt.RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
+    view: RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
 ) -> tuple[ObjectStore, CheckPlan]:
     from tiersnap.remote_storage.check.plan import plan_check
 
@@ -232,7 +233,7 @@ def _planned(
 
 def verify_on_spark(
     output: Output,
-    view: opt.RemoteView,
+    view: RemoteView,
     selection: Selection,
     tier: TierRequest,
     asked: CheckRequest,
@@ -266,7 +267,7 @@ def _known(file: Path | None) -> dict[str, RemoteCheck]:
 
 
 def tell_tier(
-    output: Output, tally: CheckTally, depth: CheckDepth, view: opt.RemoteView, *, has_local_log: bool
+    output: Output, tally: CheckTally, depth: CheckDepth, view: RemoteView, *, has_local_log: bool
 ) -> ExitCode:
     """Say how much is sound, and what comes next; return the exit code."""
     output.talk(tally.sentence(depth))
@@ -281,7 +282,7 @@ def tell_tier(
     return exit_code_of(tally.verdicts)
 
 
-def refuse_unusable(tier: TierRequest, view: opt.RemoteView, log_dirs: tuple[str, ...]) -> None:
+def refuse_unusable(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...]) -> None:
     """See that the options name a tier.
 
     Raises:

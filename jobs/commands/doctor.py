@@ -31,7 +31,6 @@ from tiersnap.jobs.doctor_cluster import (
 from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.options import (
-    RemoteView,
     cluster_options,
     log_dirs_argument,
     now_option,
@@ -41,6 +40,7 @@ from tiersnap.jobs.options import (
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, tell_failures
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded

@@ -18,6 +18,7 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
@@ -81,7 +82,7 @@ def repair(
     producer_expiration: int | None,
     now: int,
     apply: bool,
-    view: opt.RemoteView,
+    view: RemoteView,
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 

@@ -18,6 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.readiness.verdict import Verdict
@@ -111,7 +112,7 @@ def scan(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: opt.RemoteView,
+    view: RemoteView,
     told_by: opt.ToldBy,
     report: Path | None,
     checks_file: Path | None,

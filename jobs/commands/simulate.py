@@ -24,6 +24,7 @@ from tiersnap.jobs.commands.simulate_risk import (
 from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.models.answers import Answer
@@ -274,7 +275,7 @@ def simulate(
     selection: Selection,
     asked: _Answers,
     risk: RiskRequest,
-    view: opt.RemoteView,
+    view: RemoteView,
     spark: opt.SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.

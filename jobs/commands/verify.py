@@ -24,6 +24,7 @@ from tiersnap.jobs.remote_checks import (
     tier_options,
     verify_on_spark,
 )
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -94,7 +95,7 @@ def verify(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: opt.RemoteView,
+    view: RemoteView,
     strict: bool,
     tier: TierRequest,
     spark: opt.SparkRequest,
@@ -160,7 +161,7 @@ def _verify_tier(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: opt.RemoteView,
+    view: RemoteView,
     tier: TierRequest,
     spark: opt.SparkRequest,
 ) -> int:

@@ -1,0 +1,68 @@
+"""The remote location that a command looks at, without writing there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
+    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.replay.remote_start import Beginnings
+
+
+@dataclass(frozen=True)
+class RemoteView:
+    """The remote location to look at, if any; `remote` is as the user wrote it, `layout` a name."""
+
+    remote: str | None
+    layout: str
+    s3: S3Settings
+
+    def inventory(self, now: int, producer_expiration: int | None) -> HostInventory | None:
+        """Return what tells what is tiered; None without --remote. It is asked for something first.
+
+        Args:
+            now: epoch ms.
+            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        """
+        if self.remote is None:
+            return None
+        from tiersnap.remote_storage.inventory.host_inventory import HostInventory
+
+        return HostInventory(self._look(), now, producer_expiration)
+
+    def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
+        """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
+        from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
+
+        if self.remote is None:
+            return Beginnings()
+        return Beginnings(partial(beginning, self._look(), now, producer_expiration))
+
+    def open_layout(self) -> Layout:
+        """Return the layout of that name."""
+        from tiersnap.remote_storage.layouts.open_layout import open_layout
+
+        return open_layout(self.layout)
+
+    def open_store(self) -> ObjectStore:
+        """Return the store, to be read.
+
+        Raises:
+            SourceNotFoundError, UsageError: see `open_existing_store`.
+        """
+        from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+        return open_existing_store(self.remote or "", self.s3, writes=False)
+
+    def _look(self) -> ObserveOnce:
+        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+
+        store = self.open_store()
+        next(iter(store.list()), None)
+        return ObserveOnce(store, self.open_layout())
