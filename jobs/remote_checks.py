@@ -19,14 +19,14 @@ from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.remote_storage.check.remote_check import (
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.readiness.remote_check import (
     CheckDepth,
     CheckRequest,
     RemoteCheck,
     RemoteVerdict,
     exit_code_of,
 )
-from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tiersnap.jobs.remote_checks import (
 )
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 

@@ -22,8 +22,8 @@ from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK, CheckTask
 from tiersnap.remote_storage.check.plan import CheckPlan
-from tiersnap.remote_storage.check.remote_check import RemoteVerdict
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY

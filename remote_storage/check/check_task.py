@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.remote_check import CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.readiness.remote_check import CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.tables.schemas import REMOTE_CHECKS
 
 _log = logging.getLogger(__name__)

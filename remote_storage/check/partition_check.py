@@ -20,7 +20,6 @@ from functools import partial
 from itertools import pairwise
 
 from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_attempts
@@ -41,6 +40,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, joined
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 
 _KEYS = ObjectKeys()
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]

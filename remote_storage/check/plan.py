@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
 from tiersnap.remote_storage.check.partition_check import sample_order
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)

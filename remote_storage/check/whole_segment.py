@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tiersnap.remote_storage.check.local_log import ToldLocally
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.remote_storage.check.segment_log import SegmentLog, combined, read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
@@ -27,6 +26,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare

@@ -214,22 +214,7 @@ class Host:
             yield f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
             yield f"tiersnap doctor {self._arguments}   again: what is missing by then"
         elif self.missing:
-            reads = f"reads {_takes(sum(each.listed.bytes for each in self.log_dirs), _READ_RATE)}"
-            if is_running:
-                sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
-                server = self.broker_server or "--bootstrap-server HOST:PORT"
-                uploads = _takes(sum(each.listed.blocked_bytes for each in self.log_dirs), _UPLOAD_RATE)
-                yield (
-                    f"tiersnap unblock {server} {sources} --remote {self._remote} --apply   no stop; frees stuck "
-                    f"partitions; uploads {uploads}; without --apply: its plan"
-                )
-            asked = f" --remote {self._remote}" if self.continued else ""
-            plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}{asked}"
-            yield f"{plan}   no stop; {reads}; shows what it would write"
-            if is_running:
-                yield "stop the broker: it reads snapshots only when it starts"
-            yield f"tiersnap repair {self._arguments}{asked} --apply   the broker is stopped; {reads}"
-            yield "start the broker; the same on the hosts of the other replicas, before they lead"
+            yield from self._repair_steps(is_running=is_running)
         if self.forgotten:
             if is_running:
                 yield "stop the broker before it leads what it has forgotten: it reads snapshots only when it starts"
@@ -249,6 +234,25 @@ class Host:
         if self.broker_server and self.broker_remote and not self.remote:
             asks = f"tiersnap doctor {self._arguments} --remote {self.broker_remote} {self.broker_server}"
             yield f"{asks}   no stop; also names copies that hang, and replicas that forgot producers"
+
+    def _repair_steps(self, *, is_running: bool) -> Iterator[str]:
+        """Yield the ways to the missing snapshots: `unblock` beside a running broker, and `repair` with a stop."""
+        reads = f"reads {_takes(sum(each.listed.bytes for each in self.log_dirs), _READ_RATE)}"
+        if is_running:
+            sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
+            server = self.broker_server or "--bootstrap-server HOST:PORT"
+            uploads = _takes(sum(each.listed.blocked_bytes for each in self.log_dirs), _UPLOAD_RATE)
+            yield (
+                f"tiersnap unblock {server} {sources} --remote {self._remote} --apply   no stop; frees stuck "
+                f"partitions; uploads {uploads}; without --apply: its plan"
+            )
+        asked = f" --remote {self._remote}" if self.continued else ""
+        plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}{asked}"
+        yield f"{plan}   no stop; {reads}; shows what it would write"
+        if is_running:
+            yield "stop the broker: it reads snapshots only when it starts"
+        yield f"tiersnap repair {self._arguments}{asked} --apply   the broker is stopped; {reads}"
+        yield "start the broker; the same on the hosts of the other replicas, before they lead"
 
     def _room(self) -> Iterator[str]:
         """Yield what must be freed before anything else is done; a broker that finds no room stops."""

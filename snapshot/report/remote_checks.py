@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.readiness.remote_check import NO_LOG, SOUND
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
 
@@ -20,8 +21,6 @@ COLUMNS = (
     *("topic", "topic_id", "partition", "segment_id", "listed", "bytes", "depth", "verdict", "compared_with"),
     "checked_at",
 )
-_SOUND = ("MATCHES", "EXTENDS", "NOT_COMPARED", "NOT_CHECKABLE")
-_NO_FOLD = ("NOTHING", "EARLIER_SNAPSHOTS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +78,8 @@ def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
         segments=max(last["listed"], 0),
         verified=min(len(segments), last["listed"]),
         bytes=sum(row["bytes"] for row in segments),
-        compared=sum(row["compared_with"] not in _NO_FOLD for row in segments),
-        unsound=sum(row["verdict"] not in _SOUND for row in current),
+        compared=sum(row["compared_with"] not in NO_LOG for row in segments),
+        unsound=sum(row["verdict"] not in SOUND for row in current),
         depths=dict(Counter(row["depth"] for row in segments)),
         last_at=last["checked_at"],
     )

@@ -11,9 +11,9 @@ import pytest
 from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 
 pytestmark = pytest.mark.unit
 ASKED = CheckRequest(CheckDepth.SNAPSHOTS, parse_time("2026-11-21T12:45:00Z"), 86_400_000)

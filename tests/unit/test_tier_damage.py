@@ -17,7 +17,6 @@ from tests.reference.poisoned_tier import EMPTY
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.remote_check import CheckDepth, CheckRequest
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -25,6 +24,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.remote_start import Beginnings
 
 pytestmark = pytest.mark.unit

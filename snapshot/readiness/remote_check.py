@@ -40,10 +40,10 @@ class RemoteVerdict(StrEnum):
     @property
     def is_sound(self) -> bool:
         """Return whether nothing is wrong with the segment, as far as it was read."""
-        return self in _SOUND
+        return self in SOUND
 
 
-_SOUND = frozenset(
+SOUND = frozenset(
     {RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.NOT_COMPARED, RemoteVerdict.EXTENDS, RemoteVerdict.MATCHES}
 )
 _DAMAGED = frozenset({RemoteVerdict.CORRUPT, RemoteVerdict.MISSING})
@@ -59,6 +59,10 @@ class ComparedWith(StrEnum):
     OWN_SEGMENT = "OWN_SEGMENT"  # the fold of its segment, and producers of earlier snapshots that live
     EARLIER_SNAPSHOTS = "EARLIER_SNAPSHOTS"  # producers of earlier snapshots that live
     NOTHING = "NOTHING"
+
+
+NO_LOG = frozenset({ComparedWith.EARLIER_SNAPSHOTS, ComparedWith.NOTHING})
+"""Comparisons with neither a log nor the fold of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +117,4 @@ def exit_code_of(verdicts: Iterable[RemoteVerdict]) -> ExitCode:
     found = set(verdicts)
     if found & _DAMAGED:
         return ExitCode.DATA_CORRUPT
-    return ExitCode.OK if found <= _SOUND else ExitCode.GATE_REFUSED
+    return ExitCode.OK if found <= SOUND else ExitCode.GATE_REFUSED
