@@ -88,6 +88,7 @@ def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
 @pytest.mark.parametrize("is_root", [True, False])
 def test_free_space_is_what_this_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_root: bool) -> None:
     space = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: space)  # other processes write to this disk meanwhile
     monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
     found = disk_of(tmp_path)
     assert found.free == space.f_bavail * space.f_frsize
