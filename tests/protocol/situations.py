@@ -76,17 +76,22 @@ class Place:
     def elsewhere(self) -> Path:
         return self.world.folder / "elsewhere"
 
+    def type(self, *words: Word) -> ExitCode:
+        """Run a command."""
+        codes = self.world.run({words[0]: lambda _: ExitCode(run(["-q", "--log-level", "error", *map(str, words)]))})
+        (code,) = codes.values()
+        assert code is not None
+        return code
+
     def run(self, *words: Word) -> ExitCode:
         """Run a command; what it changed is put back."""
         world = self.world
         store, there, log = copy.copy(world.store), copy.deepcopy(world.cluster.there), copy.deepcopy(world.cluster.log)
         objects, uploads, time = dict(store.objects), dict(store.uploads), store.time
-        codes = world.run({words[0]: lambda _: ExitCode(run(["-q", "--log-level", "error", *map(str, words)]))})
+        code = self.type(*words)
         world.store.objects, world.store.uploads, world.store.time = objects, uploads, time
         world.cluster.there, world.cluster.log = there, log
         shutil.rmtree(self.nowhere, ignore_errors=True)
-        (code,) = codes.values()
-        assert code is not None
         return code
 
     def keys(self, kind: KeyKind) -> list[str]:

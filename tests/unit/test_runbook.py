@@ -1,4 +1,4 @@
-"""docs/runbook.md has an entry for everything that can be said, and its commands are ones that there are."""
+"""docs/runbook.md has an entry for each symptom and a row for everything that can be said; its commands exist."""
 
 from __future__ import annotations
 
@@ -20,13 +20,9 @@ pytestmark = pytest.mark.unit
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "runbook.md").read_text(encoding="utf-8")
 PARTS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
-
-
-def entries(part: str) -> dict[str, str]:
-    """Entries of a part by heading."""
-    return dict(re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", PARTS[part], re.MULTILINE | re.DOTALL))
-
-
+# Entries by symptom: the parts between the list of symptoms and what is to be known before.
+_TITLES = list(PARTS)
+ENTRIES = {title: PARTS[title] for title in _TITLES[1 : _TITLES.index("Before you type")]}
 EXPECTED = {
     "Verdicts of segments": [str(each) for each in Verdict],
     "Verdicts of snapshots": [str(each) for each in SnapshotVerdict],
@@ -35,35 +31,47 @@ EXPECTED = {
 }
 
 
+def rows(part: str) -> dict[str, list[str]]:
+    """Cells behind the first of each row of a part's first table, by that first cell."""
+    _, _, *lines = re.findall(r"^\| (.+) \|$", PARTS[part], re.MULTILINE)
+    return {name: cells for name, *cells in (line.split(" | ") for line in lines)}
+
+
 @pytest.mark.parametrize("part", EXPECTED)
-def test_there_is_an_entry_for_each_and_for_nothing_else(part: str) -> None:
-    named = [heading.removesuffix(" (the finding)") for heading in entries(part)]
-    assert sorted(named) == sorted(EXPECTED[part])
+def test_table_has_a_row_for_each_and_for_nothing_else(part: str) -> None:
+    assert sorted(rows(part)) == sorted(EXPECTED[part])
+
+
+@pytest.mark.parametrize("part", EXPECTED)
+def test_row_says_what_it_means_how_dangerous_it_is_and_what_to_do(part: str) -> None:
+    for name, (means, danger, done) in rows(part).items():
+        assert means, name
+        assert re.match(r"none|low|high|that of", danger), name
+        assert done, name
 
 
 def test_every_action_has_a_row_in_the_runbook() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", PARTS["Actions of `repair` and `install`"], re.MULTILINE)
-    assert sorted(rows) == sorted({*map(str, RepairAction), *map(str, InstallOutcome)})
+    found = [name.strip("`") for name in rows("Actions of `repair` and `install`")]
+    assert sorted(found) == sorted({*map(str, RepairAction), *map(str, InstallOutcome)})
 
 
 def test_verdicts_stand_in_the_order_in_which_they_apply() -> None:
-    assert list(entries("Verdicts of segments")) == EXPECTED["Verdicts of segments"]
-
-
-@pytest.mark.parametrize("part", EXPECTED)
-def test_an_entry_says_what_it_means_how_dangerous_it_is_what_to_do_and_how_to_see_that_it_worked(part: str) -> None:
-    for heading, text in entries(part).items():
-        labels = re.findall(r"^- \*\*(\w+):\*\*", text, re.MULTILINE)
-        assert labels == ["Means", "Danger", "Do", "Verify"], heading
-        assert re.search(r"\*\*Danger:\*\* (none|low|high|that of)", text), heading
+    assert list(rows("Verdicts of segments")) == EXPECTED["Verdicts of segments"]
 
 
 def test_a_verdict_that_has_a_next_step_has_one_in_the_runbook() -> None:
     for verdict, step in NEXT_STEP.items():
-        text = entries("Verdicts of segments")[verdict]
-        done = text.partition("**Do:**")[2].partition("- **Verify:**")[0].strip()
-        if step:
-            assert not done.startswith("nothing"), verdict
+        *_, done = rows("Verdicts of segments")[verdict]
+        assert not step or not done.startswith("nothing"), verdict
+
+
+@pytest.mark.parametrize("title", ENTRIES)
+def test_entry_has_symptom_danger_and_steps_in_order(title: str) -> None:
+    text = ENTRIES[title]
+    assert re.match(r"\n\*\*Symptom:\*\* .+?\n\n\*\*Danger:\*\* (none|low|high)", text, re.DOTALL)
+    kinds = " ".join(re.findall(r"^\d+\. (Check|Do|Verify)\b", text, re.MULTILINE))
+    assert re.fullmatch(r"(Check )+((Do )+Verify ?)+", kinds), kinds
+    assert f"](#{_anchor(title)})" in PARTS["What you see"]
 
 
 @pytest.mark.parametrize("command", sorted(set(commands_in(TEXT))))
@@ -73,11 +81,17 @@ def test_the_real_command_takes_every_word(command: str) -> None:
     parse(words)
 
 
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-")
+
+
 def test_there_are_commands_to_check_and_links_lead_somewhere() -> None:
     assert len(set(commands_in(TEXT))) > 20
-    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
+    anchors = set(map(_anchor, re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)))
     for link in re.findall(r"\]\(([^)]+)\)", TEXT):
         path, _, anchor = link.partition("#")
         assert not path or (DOCS / path).exists(), link
         assert not anchor or path or anchor in anchors, link
+    for page in DOCS.rglob("*.md"):
+        for anchor in re.findall(r"runbook\.md#([\w-]+)\)", page.read_text(encoding="utf-8")):
+            assert anchor in anchors, page

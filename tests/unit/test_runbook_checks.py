@@ -1,130 +1,177 @@
-"""The commands that docs/runbook.md says to check with, typed where what was to be done is done: each ends with 0."""
+"""The steps of docs/runbook.md, typed where the trouble is: each prints and ends as it says."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.protocol.situations import found
+from tests.reference import situations
 from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
-from tests.reference.situations import NOW, SITUATIONS, Site
-from tests.reference.small_log import file_of, write_small_log
-from tests.unit.test_exit_codes import PAGE
-from tests.unit.test_runbook import EXPECTED, PARTS, TEXT, entries
+from tests.reference.situations import NOW, CannotBeLaidOutError, Site
+from tests.unit.test_runbook import ENTRIES
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
 
-
-_TYPED = re.compile(r"`(?:sudo -u \S+ )?(tiersnap [^`]+)`")
-# A check without a command: of what is no trouble, and of exit codes, where any command may be meant.
-WITHOUT_COMMAND = {"nothing to check.", "another exit code.", "exit code 0."}
-
-
-def texts() -> Iterator[tuple[str, str, str]]:
-    """Each heading, what stands before its check, and the check on one line."""
-    for part in EXPECTED:
-        for heading, text in entries(part).items():
-            done, _, check = text.partition("- **Verify:**")
-            yield heading, done.partition("**Do:**")[2], " ".join(check.split())
-    for part, text in PARTS.items():
-        for check in re.findall(r"^\d+\. Verify: ((?:.|\n(?! *\d+\.|\n))+)", text, re.MULTILINE):
-            yield part, text, " ".join(check.split())
-
-
-def checks() -> Iterator[tuple[str, str]]:
-    """Each heading and a command of its check; of one that says `the same command` the last of what to do."""
-    for heading, done, check in texts():
-        typed = _TYPED.findall(check)
-        if "the same command" in check:
-            typed += _TYPED.findall(" ".join(done.split()))[-1:]
-        yield from ((heading, each) for each in typed)
-
-
-def test_each_check_names_a_command_or_says_that_there_is_none() -> None:
-    typed = {heading for heading, _ in checks()}
-    assert {check for heading, _, check in texts() if heading not in typed} == WITHOUT_COMMAND
-    assert "A full disk" in typed
-    written = re.findall(r"^(?:- \*\*|\d+\. )Verify:", TEXT, re.MULTILINE)
-    assert len(written) == len(list(texts())) > 60, "a check below a heading that no test knows"
-
-
-COMMANDS = sorted({command for _, command in checks() if "--bootstrap-server" not in command})
-OF_CLUSTERS = sorted({command for _, command in checks()} - {*COMMANDS})
-# Headings whose trouble docs/exit-codes.md has a row for.
-TROUBLED = {
-    "TOPIC_ID_UNKNOWN": "no topic id",
-    "CORRUPT_SEGMENT": "damaged segment",
-    "ABOVE_LSO": "hanging transaction",
-    "MISSING_INDEX": "lost index",
-    "MISSING_SNAPSHOT": "missing snapshot",
-    "CORRUPT_SNAPSHOT": "corrupt snapshot",
-    "SUSPECT_SNAPSHOT": "suspect snapshot",
-    "SUSPECT": "suspect snapshot",
-    "CORRUPT": "corrupt snapshot",
-    "MISSING": "missing snapshot",
-    "BAD_CRC": "damaged segment",
-    "CORRUPT_CHECKPOINT": "garbled checkpoint",
-    "MISSING_CHECKPOINT": "missing checkpoint",
-    "CORRUPT_SNAPSHOT (the finding)": "corrupt snapshot",
-    "UNFINISHED_SWAP": "killed cleaner",
+_RESULT = re.compile(r'`(?:sudo -u \S+ )?(tiersnap [^`]+)`\s+->\s+(?:"([^"]+)",\s+)?exit\s+code\s+(\d)')
+# The situation of each heading's trouble: of a host, or of remote storage and a cluster.
+OF_HOSTS = {
+    "With a stop of the broker": "missing snapshot",
     "A full disk": "full disk",
+    "Forgotten producers": "forgetful replica",
+    "A wrong snapshot": "suspect snapshot",
+    "A log that begins in remote storage": "local retention",
+    "An open transaction": "hanging transaction",
+    "A damaged log": "damaged segment",
+    "A file in the way": "garbled checkpoint",
 }
-WAITING = {str(each) for each in Verdict} - {"ALREADY_TIERED", "READY", "ACTIVE_SEGMENT"}
+OF_CLUSTERS = {
+    "While the broker runs": "stuck",
+    "A copy that hangs": "hung copy",
+    "Objects that are lost or damaged": "lost log",
+    "A remote location that brokers do not read": "wrong place",
+}
+# Their trouble needs a kill or another user; their verification is typed all the same.
+NOT_PLAYED = {"A topic with the settings of `unblock`", "A file that you may not read"}
+# The copy ends on a real broker alone: tests/broker/test_hung_copy.py.
+ENDS_ELSEWHERE = "A copy that hangs"
+LATER = ("--now", "2026-11-23T12:45:00Z")
+Words = list[str | Path]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A numbered step; without commands it is for people alone."""
+
+    kind: str
+    results: tuple[tuple[str, str, int], ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(command for command, _, _ in self.results)
+
+
+def _steps_of(text: str) -> list[Step]:
+    parts = re.findall(r"^\d+\. (Check|Do|Verify)\b(.*?)(?=^\d+\. |^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    found_in = ((kind, _RESULT.findall(re.sub(r"\n +", " ", said))) for kind, said in parts)
+    return [Step(kind, tuple((command, says, int(code)) for command, says, code in each)) for kind, each in found_in]
+
+
+def _ways() -> Iterator[tuple[str, list[Step]]]:
+    """Each entry and its steps; of an entry with several ways each of them, behind the steps that they share."""
+    for title, text in ENTRIES.items():
+        shared, *ways = re.split(r"^### (.+)\n", text, flags=re.MULTILINE)
+        for heading, own in zip(ways[::2], ways[1::2], strict=True):
+            yield heading, [*_steps_of(shared), *_steps_of(own)]
+        if not ways:
+            yield title, _steps_of(text)
+
+
+WAYS = dict(_ways())
+VERIFIED = sorted(
+    {result for steps in WAYS.values() for step in steps if step.kind == "Verify" for result in step.results}
+)
+
+
+def test_every_way_is_played_and_verified_by_a_command() -> None:
+    assert set(WAYS) == {*OF_HOSTS, *OF_CLUSTERS, *NOT_PLAYED}
+    assert all(steps[-1].kind == "Verify" and steps[-1].results for steps in WAYS.values())
+
+
+def _filled(command: str, places: dict[str, tuple[str | Path, ...]]) -> Words:
+    return [each for word in words_of(command) or [] for each in places.get(word, (word,))]
+
+
+def _play(heading: str, typed: Callable[[str], tuple[int, str]], freed: Callable[[], None] | None = None) -> None:
+    """Type the steps in order up to the first that only a person or a broker can do."""
+    steps = WAYS[heading]
+    *_, (command, says, code) = steps[-1].results[:1]
+    leads_there = all(step.results for step in steps) or freed
+    if not leads_there or "--apply" in " ".join(step.text for step in steps):
+        before, printed = typed(command)
+        assert (before, says in printed) != (code, True), "the verification is blind to the trouble"
+    for step in steps[:-1] if heading == ENDS_ELSEWHERE else steps:
+        if not step.results:
+            if not freed:
+                return
+            freed()
+        for command, says, code in step.results:
+            ended, printed = typed(command)
+            assert ended == code, f"{command}\n{printed}"
+            assert says in printed, f"{command}\n{printed}"
+
+
+def _typed_at(site: Site, now: tuple[str, str] = NOW) -> Callable[[str], tuple[int, str]]:
+    def typed(command: str) -> tuple[int, str]:
+        ran = tiersnap(
+            *_filled(command, {"LOGDIR": site.log_dirs, "s3://bucket/tiers": (site.remote,)}), *now, output="table"
+        )
+        return ran.exit_code, ran.out + ran.err
+
+    return typed
+
+
+@pytest.mark.parametrize("heading", OF_HOSTS)
+def test_steps_at_a_host_print_and_end_as_they_say(heading: str, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        try:
+            site = stack.enter_context(situations.SITUATIONS[OF_HOSTS[heading]](tmp_path))
+        except CannotBeLaidOutError as error:
+            pytest.skip(str(error))
+
+        def freed() -> None:
+            for name in ("rest", "filler"):
+                (site.log_dirs[0] / name).unlink(missing_ok=True)
+
+        now = LATER if heading == "An open transaction" else NOW
+        _play(heading, _typed_at(site, now), freed if heading == "A full disk" else None)
+
+
+@pytest.mark.parametrize("heading", OF_CLUSTERS)
+def test_steps_over_a_cluster_print_and_end_as_they_say(heading: str, tmp_path: Path) -> None:
+    with found(OF_CLUSTERS[heading], tmp_path) as place:
+        places = {
+            "LOGDIR": (place.disk,),
+            "s3://bucket/tiers": (place.remote,),
+            "s3://bucket/tires": (place.elsewhere,),
+        }
+
+        def typed(command: str) -> tuple[int, str]:
+            with redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)) as out:
+                now = ("--now", utc(place.world.store.time) or "") if "doctor" in command else ()
+                code = place.type(*_filled(command, places), *now)
+                return int(code), out.buffer.getvalue().decode()
+
+        _play(heading, typed)
 
 
 @pytest.fixture(scope="module")
 def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Right snapshots, whole files, all closed segments tiered, nothing hangs."""
     with ExitStack() as stack:
-        yield stack.enter_context(SITUATIONS["tiered"](tmp_path_factory.mktemp("mended")))
+        yield stack.enter_context(situations.SITUATIONS["tiered"](tmp_path_factory.mktemp("mended")))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_check_ends_with_0_where_it_comes_true(command: str, mended: Site) -> None:
-    places = {"LOGDIR": mended.log_dirs, "s3://bucket/tiers": (mended.remote,)}
-    words: list[str | Path] = []
-    for word in words_of(command) or []:
-        words += places.get(word, () if word == "LOGDIR2" else (word,))
-    ran = tiersnap(*words, *(() if words[0] in ("doctor", "expire") else NOW))
-    assert ran.exit_code == 0, ran.err
-    assert not WAITING & set(re.findall(r"\w+", ran.out + ran.err)), "`shows another verdict`"
+@pytest.mark.parametrize("result", [each for each in VERIFIED if "--bootstrap-server" not in each[0]])
+def test_verification_comes_true_where_nothing_is_wrong(result: tuple[str, str, int], mended: Site) -> None:
+    command, says, code = result
+    ended, printed = _typed_at(mended)(command)
+    assert (ended, says in printed) == (code, True), printed
+    waiting = {str(each) for each in Verdict} - {"ALREADY_TIERED", "READY", "ACTIVE_SEGMENT"}
+    assert not waiting & set(re.findall(r"\w+", printed))
 
 
-@pytest.mark.parametrize("command", OF_CLUSTERS)
-def test_check_ends_with_0_over_a_cluster_where_it_comes_true(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("result", [each for each in VERIFIED if "--bootstrap-server" in each[0]])
+def test_verification_over_a_cluster_comes_true(result: tuple[str, str, int], tmp_path: Path) -> None:
+    command, _, code = result
     with found("published", tmp_path) as place:
-        places = {"s3://bucket/tiers": place.remote}
-        assert place.run(*(places.get(word, word) for word in words_of(command) or [])) == 0
-
-
-@pytest.mark.parametrize("heading", TROUBLED)
-def test_check_ends_otherwise_where_the_trouble_is(heading: str) -> None:
-    names, _, *rows = (line.strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith("|"))
-    (row,) = (each for each in rows if each[0].strip() == TROUBLED[heading])
-    codes = {name.strip(): code.strip() for name, code in zip(names, row, strict=True)}
-    typed = (words_of(command) or [] for each, command in checks() if each == heading)
-    told = {codes[words[1] if words[0] == "transactions" else words[0]] for words in typed}
-    assert told - {"0"}, "the check is blind to it"
-
-
-def test_stuck_partition_is_free_after_the_steps_whose_output_is_shown(tmp_path: Path) -> None:
-    file_of(write_small_log(tmp_path), 10, ".snapshot").unlink()
-    steps = re.findall(r'`(tiersnap [^`]+)` -> "([^"]+)", exit code (\d)', PARTS["A stuck partition"])
-    assert len(steps) == 3
-    for command, says, code in steps:
-        ran = tiersnap(*(tmp_path if word == "LOGDIR" else word for word in words_of(command) or []), output="table")
-        assert (ran.exit_code, says in ran.out + ran.err) == (int(code), True), ran.err
-    assert tiersnap("doctor", tmp_path).exit_code == tiersnap("scan", tmp_path).exit_code == 0
-
-
-def test_what_says_already_tiered_says_so(mended: Site) -> None:
-    commands = {_TYPED.findall(check)[0] for _, _, check in texts() if "says ALREADY_TIERED" in check}
-    assert commands == {"tiersnap tier LOGDIR --remote s3://bucket/tiers"}
-    ran = tiersnap("tier", *mended.log_dirs, "--remote", mended.remote, *NOW)
-    assert {name for row in ran.rows for name in row["verdicts"]} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
+        assert place.run(*_filled(command, {"s3://bucket/tiers": (place.remote,)})) == code
