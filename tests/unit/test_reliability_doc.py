@@ -1,4 +1,4 @@
-"""docs/reliability.md: every promise has a test, and every test that it names exists."""
+"""docs/contributing/promises.md: every promise has a test, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-LINES = (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines()
+LINES = (ROOT / "docs/contributing/promises.md").read_text(encoding="utf-8").splitlines()
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in LINES if line.startswith("| ")]
 PROMISES = [row for row in ROWS if row[0] not in ("promise", "---")]
 
