@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from itertools import starmap
 from pathlib import Path
 from typing import BinaryIO
 
@@ -94,9 +93,9 @@ class Staging:
         """Make all files durable that were added."""
         if len(self._unsynced) > 1:
             with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-                list(pool.map(_sync, *zip(*self._unsynced, strict=True)))
+                list(pool.map(_sync, (self._unsynced[first::_SYNCS_AT_ONCE] for first in range(_SYNCS_AT_ONCE))))
         else:
-            list(starmap(_sync, self._unsynced))
+            _sync(self._unsynced)
         self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
@@ -119,12 +118,13 @@ class Staging:
         return True
 
 
-def _sync(path: Path, file: BinaryIO) -> None:
-    try:
-        with file:
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise cannot_write(path, error) from error
+def _sync(files: list[tuple[Path, BinaryIO]]) -> None:
+    for path, file in files:
+        try:
+            with file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
 
 def _created(temporary: Path) -> BinaryIO:

@@ -82,6 +82,8 @@ class _Snapshots:
         return self._folder / snapshot_file.file_name(planned.offset)
 
     def add(self, planned: PlannedSnapshot, data: bytes) -> None:
+        if not self._planned:
+            self._folder.mkdir(parents=True, exist_ok=True)
         self._staging.add(self.path_of(planned), data, like=self._like)
         self._planned[planned.offset] = planned
 
@@ -146,15 +148,14 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
         def write(planned: PlannedSnapshot, data: bytes) -> None:
             path = snapshots.path_of(planned)
             try:
-                folder.mkdir(parents=True, exist_ok=True)
                 if os.path.lexists(path):
                     if read_regular(path) == data:
                         return
                     if not replace:
                         raise _other_content(path)
+                snapshots.add(planned, data)
             except OSError as error:
                 raise cannot_write(path, error) from error
-            snapshots.add(planned, data)
 
         yield write
         if (there := snapshots.publish(lambda _: replace)) is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -296,12 +295,15 @@ class ReplayState:
     def _entries_here(self) -> Callable[[], np.ndarray]:
         """The entries as they are now, computed if they are asked for before the state goes on."""
         step = self._step
+        known: np.ndarray | None = None
 
-        @cache
         def entries() -> np.ndarray:
-            if self._step != step:
-                raise RuntimeError("entries of a boundary that the replay has passed")
-            return self._producers.entries()
+            nonlocal known
+            if known is None:
+                if self._step != step:
+                    raise RuntimeError("entries of a boundary that the replay has passed")
+                known = self._producers.entries()
+            return known
 
         return entries
 
