@@ -202,5 +202,9 @@ class UnpublishedError(GateError):
     """Raised when a log needs segments of which nobody says that they were ever published."""
 
 
+class NotRebuiltError(GateError):
+    """Raised when a missing or wrong remote segment cannot be made right by what there is; says what is not known."""
+
+
 class DeletedByClusterError(GateError):
     """Raised when the cluster that was asked has deleted the segments."""

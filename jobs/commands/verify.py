@@ -31,10 +31,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.check.local_log import LocalLog
-    from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.remote_start import Beginnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,9 @@ def _verify_tier(
     else:
         logs = None
         if log_dirs:
-            logs = _local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc)
+            from tiersnap.remote_storage.check.local_log import local_logs
+
+            logs = local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc=check_crc)
         checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
 
     def summary() -> VerifySummary:
@@ -182,16 +181,3 @@ def _verify_tier(
 
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary)
     return tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
-
-
-def _local_logs(
-    log_dirs: tuple[str, ...], selection: Selection, beginnings: Beginnings, check_crc: bool
-) -> dict[TopicPartition, LocalLog]:
-    from tiersnap.remote_storage.check.local_log import LocalLog
-    from tiersnap.snapshot.log.selection import open_log_dirs, selected_of
-
-    found = selected_of(open_log_dirs(log_dirs), selection)
-    return {
-        (partition.topic, partition.partition): LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc)
-        for named, partition in found
-    }

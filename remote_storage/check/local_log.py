@@ -10,9 +10,11 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import FileRef, Partition
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.remote_start import Beginnings
@@ -76,3 +78,17 @@ class LocalLog:
             {segment_id: comparison for segment_id, comparison in told if comparison is not None},
             {copy.segment_id: digests[copy.bounds] for copy in ending.values() if digests.get(copy.bounds)},
         )
+
+
+def local_logs(
+    log_dirs: Sequence[str], selection: Selection, beginnings: Beginnings, *, check_crc: bool
+) -> dict[TopicPartition, LocalLog]:
+    """Return the logs of selected partitions in log directories.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError, UsageError: see `open_log_dirs` and `selected_of`.
+    """
+    return {
+        (partition.topic, partition.partition): LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc)
+        for named, partition in selected_of(open_log_dirs(log_dirs), selection)
+    }

@@ -42,8 +42,8 @@ class Looked:
     """The segments that were looked for in a store, newest first.
 
     Attributes:
-        found: the first segment that is complete there.
-        missing: segments before it that are not, and that no broker is deleting.
+        found: the first segment of which an object is there.
+        missing: segments before it of which none is, and that no broker is deleting.
     """
 
     found: RemoteLogSegmentMetadata | None = None
@@ -117,9 +117,10 @@ def look_for(
     layouts: Sequence[Layout],
     is_finished: Callable[[RemoteLogSegmentMetadata], bool],
 ) -> tuple[Layout, Looked]:
-    """Look for segments that brokers uploaded, until one is complete or several are not.
+    """Look for segments that brokers uploaded, until an object of one is there, or none of several.
 
-    What claims in the store name is left out: tiersnap uploaded it.
+    One object proves where brokers write: nobody else has their segment id. What claims in the store name is left out:
+    tiersnap uploaded it.
 
     Args:
         is_finished: whether brokers have a segment finished now. Who deletes one publishes that before the deletion.
@@ -129,7 +130,7 @@ def look_for(
         if _is_claimed(store, segment):
             continue
         for layout in layouts:
-            if layout.inspect(store, segment) is StoredState.COMPLETE:
+            if layout.inspect(store, segment) is not StoredState.ABSENT:
                 looked.found = segment
                 return layout, looked
         if is_finished(segment):

@@ -4,7 +4,7 @@ Brokers believe each record that is published, whatever lies where they read. Lo
 files, and if the objects are elsewhere, consumers read nothing. So before the first record the place is proven, by one
 of these:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded themselves is complete there
+    BROKER_SEGMENT      the newest segment that brokers uploaded themselves has an object there
     SERVER_PROPERTIES   a broker of the cluster that runs on this host was started with that place
     PROBE_TOPIC         a topic was made, its broker tiered it, and the segment was there
 

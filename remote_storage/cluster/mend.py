@@ -27,7 +27,7 @@ class Mending:
 
     Attributes:
         found: it, in the other place; None where it is not complete there.
-        error: why it failed.
+        error: why it failed, or was not found in --from.
         encryption: whether the plugin encrypts where plain text is to go; None where nobody looked.
     """
 
@@ -94,16 +94,21 @@ def _planned(
             return Mending(missing, action, MendOutcome.PLANNED, found)
         if not shown.manifest:
             return Mending(missing, action, MendOutcome.PLANNED, found, encryption=shown.encryption)
-        refused = PlaintextRefusedError(
-            f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {shown.manifest} shows it",
-            hint="--allow-plaintext, if plain text may lie there",
-        )
+        refused = plaintext_refused(metadata, shown.manifest)
         return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=refused)
     error = CorruptDataError(
         f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
         hint="find its objects, in older versions of the bucket say, and name that place by --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
+
+
+def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> PlaintextRefusedError:
+    """Return the error that plain text does not go among encrypted segments; `manifest` is the key of one."""
+    return PlaintextRefusedError(
+        f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: {manifest} shows it",
+        hint="--allow-plaintext, if plain text may lie there",
+    )
 
 
 def _why_not(

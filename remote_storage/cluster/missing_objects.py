@@ -130,6 +130,11 @@ def read_by_brokers(
     return found
 
 
+def log_starts(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+    """Return the log start of each partition that the cluster has and that has a leader."""
+    return cluster.log_starts(leaders_of(cluster.topics({each.topic for each in partitions}), partitions))
+
+
 def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
     """Sort by partition, those with the most missing segments first, and within one by offset."""
     by_partition: dict[TopicIdPartition, list[MissingSegment]] = {}

@@ -74,7 +74,7 @@ class PutBack:
                 self._rebuild(planned.metadata, planned.found, made)
             else:
                 self._copy_all(planned.metadata, planned.found.objects, made)
-            self._check_known(planned.metadata)
+            check_known(self.read, planned.metadata)
         except DeletedByClusterError:
             self._delete(made)
             raise
@@ -84,7 +84,7 @@ class PutBack:
         last, *others = attempt.keys  # what makes it visible comes first there
         for key in reversed(others):
             self._copy(key, sizes[key], made)
-        self._check_known(metadata)
+        check_known(self.read, metadata)
         self._copy(last, sizes[last], made)
 
     def _copy(self, key: str, size: int, made: list[str]) -> None:
@@ -131,7 +131,7 @@ class PutBack:
             except OSError as error:
                 raise cannot_write(Path(scratch), error) from error
             done = copy_segment(
-                self.target, self.layout, ready, started, before_visible=lambda: self._check_known(metadata)
+                self.target, self.layout, ready, started, before_visible=lambda: check_known(self.read, metadata)
             )
         made += [each.key for each in done.objects if each.outcome.is_ours]
 
@@ -162,15 +162,16 @@ class PutBack:
             producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
         )
 
-    def _check_known(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See that brokers still know a segment.
 
-        Raises:
-            DeletedByClusterError: they have deleted it, or begun to.
-        """
-        known = self.read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
-        if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:
-            raise DeletedByClusterError(f"{metadata.id}: brokers have deleted it")
+def check_known(read: Callable[[], MetadataCache], metadata: RemoteLogSegmentMetadata) -> None:
+    """See that brokers still know a segment; `read` gives the records as they are now.
+
+    Raises:
+        DeletedByClusterError: they have deleted it, or begun to.
+    """
+    known = read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
+    if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:
+        raise DeletedByClusterError(f"{metadata.id}: brokers have deleted it")
 
 
 @dataclass

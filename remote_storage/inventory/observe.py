@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,12 +32,14 @@ class Observe:
         refuses_plaintext: looks whether the plugin encrypts what lies there, too.
         known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
             asked.
+        unbelieved: ids of segments whose snapshots start nothing.
     """
 
     store: ObjectStore
     layout: Layout
     refuses_plaintext: bool = False
     known_to_brokers: Mapping[str, Container[str]] | None = None
+    unbelieved: Collection[str] = ()
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
@@ -104,8 +106,10 @@ class Observe:
 
     def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
         """See RemoteLook."""
-        expiration = producer_expiration
-        return state_at(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
+        expiration, left_out = producer_expiration, self.unbelieved
+        return state_at(
+            self.store, self.layout, partition, offset, now=now, producer_expiration=expiration, unbelieved=left_out
+        )
 
 
 def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +50,7 @@ class RemoteLog:
         offset: nothing from here on is read.
         copies: finished ones of the log's own lineage that begin below, by segment id.
         claimed: segments of which there is a claim.
+        unbelieved: ids of segments whose snapshots are left out.
     """
 
     store: ObjectStore
@@ -58,6 +59,7 @@ class RemoteLog:
     offset: int
     copies: dict[str, RemoteSegment]
     claimed: frozenset[ClaimedSegment]
+    unbelieved: Collection[str] = ()
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
@@ -79,7 +81,8 @@ class RemoteLog:
     @property
     def snapshots(self) -> list[RemoteSnapshot]:
         """At the offset and below, in descending end offset; of several at one offset the latest attempt first."""
-        ending = [copy for copy in self.copies.values() if copy.end_offset <= self.offset]
+        copies = (copy for name, copy in self.copies.items() if name not in self.unbelieved)
+        ending = [copy for copy in copies if copy.end_offset <= self.offset]
         ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def state_at(
     *,
     now: int,
     producer_expiration: int | None,
+    unbelieved: Collection[str] = (),
 ) -> RemoteState:
     """Return the state of a log at an offset, as its remote segments tell it.
 
@@ -43,6 +45,7 @@ def state_at(
     Args:
         now: ms.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        unbelieved: ids of segments whose snapshots start nothing.
 
     Raises:
         UnknownStateError: they do not tell it.
@@ -50,7 +53,7 @@ def state_at(
     """
 
     def found_since(since: int | None) -> RemoteState:
-        log = RemoteLog.listed(store, layout, partition, offset, since=since)
+        log = replace(RemoteLog.listed(store, layout, partition, offset, since=since), unbelieved=unbelieved)
         start = partition.log_start_checkpoint
         return find_state(
             offset, log.snapshots, log, log_start_offset=start, now=now, producer_expiration=producer_expiration

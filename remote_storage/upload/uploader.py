@@ -163,8 +163,7 @@ class SegmentCopy:
 
     @property
     def _provenance(self) -> dict[str, str]:
-        provenance = str(self.segment.producer_snapshot.provenance)
-        return {"tiersnap-version": __version__, "tiersnap-snapshot-provenance": provenance}
+        return object_metadata(self.segment)
 
     def _put_planned(self, planned: PlannedObject) -> None:
         self._put(planned.key, partial(self.store.put_if_absent, planned.key, planned.content, self._provenance))
@@ -175,6 +174,12 @@ class SegmentCopy:
         self._sent.append((key, done))
         self._in_doubt.clear()
         check_stored(self.store, key, done)
+
+
+def object_metadata(segment: SegmentBundle) -> dict[str, str]:
+    """Return the user metadata of a segment's objects."""
+    provenance = str(segment.producer_snapshot.provenance)
+    return {"tiersnap-version": __version__, "tiersnap-snapshot-provenance": provenance}
 
 
 def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:

@@ -1,0 +1,210 @@
+"""Objects of a remote segment that are missing, made again to fit those that are there, and put under their keys.
+
+Nothing is overwritten, and nothing is written that does not fit: a manifest that is there says where each index lies in
+the indexes object, and of LocalTieredStorage every index that is there must be right by the batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.cluster.right_segments import manifest_of, not_rebuilt
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
+from tiersnap.remote_storage.upload.arrival import check_stored
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.checked_log import CheckedLog
+from tiersnap.remote_storage.upload.uploader import object_metadata
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.repair.index_check import CheckedIndexes
+
+_log = logging.getLogger(__name__)
+
+_PIECE = 1 << 20
+_KEYS = ObjectKeys()
+_STORED_INDEXES = {
+    "offset index": KeyKind.LOCAL_OFFSET_INDEX,
+    "time index": KeyKind.LOCAL_TIME_INDEX,
+    "transaction index": KeyKind.LOCAL_TRANSACTION_INDEX,
+}
+Contents = Mapping[IndexType, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class LackingObjects:
+    """Objects to be written, what makes the segment visible last; `log` says whether the log is one of them."""
+
+    record: RemoteLogSegmentMetadata
+    ready: SegmentBundle
+    log: bool
+    others: tuple[PlannedObject, ...]
+
+
+def plan_lacking(
+    store: ObjectStore,
+    layout: Layout,
+    record: RemoteLogSegmentMetadata,
+    there: SegmentObjects | None,
+    ready: SegmentBundle,
+) -> LackingObjects:
+    """Return what a segment lacks.
+
+    Args:
+        there: its objects; None where there is none.
+        ready: the segment as it must be.
+
+    Raises:
+        NotRebuiltError: what would be made does not fit what is there.
+        CorruptDataError: an object that is there is damaged.
+    """
+    checked = _checked(ready)
+    contents = ready.index_contents(checked)
+    lacks_snapshot = there is None or {KeyKind.INDEXES, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(there.objects)
+    if lacks_snapshot:
+        _check_claim(store, record, contents[IndexType.PRODUCER_SNAPSHOT])
+    objects = {} if there is None else there.objects
+    lacks_log = {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(objects)
+    if there is None:
+        others = layout.plan(contents, record)
+    elif layout.is_local:
+        others = _local(store, layout, record, there, checked, contents)
+    else:
+        others = _aiven(store, layout, record, there, contents)
+        if lacks_log and not lacks_snapshot and checked.rebuilt:
+            name, why = next(iter(checked.rebuilt.items()))
+            raise not_rebuilt(record, f"{name} in the tier: {why}")
+    return LackingObjects(record, ready, lacks_log, others)
+
+
+def put_lacking(
+    store: ObjectStore, layout: Layout, lacking: LackingObjects, check_known: Callable[[], None], made: list[str]
+) -> None:
+    """Write what a segment lacks, and look at all of it.
+
+    Args:
+        check_known: raises if brokers do not know the segment any more; asked before what makes it visible.
+        made: takes the keys of the objects that this call made.
+
+    Raises:
+        TransientError: the store has not kept what it was sent.
+        ObjectExistsError: somebody else put another object there.
+        TiersnapError: see CheckedLog.
+    """
+    ready, metadata = lacking.ready, object_metadata(lacking.ready)
+
+    def put(key: str, send: Callable[[], PutResult]) -> None:
+        done = send()
+        _log.debug("put %s%s: %s", store.uri, key, done.outcome)
+        if done.outcome.is_ours:
+            made.append(key)
+        try:
+            check_stored(store, key, done)
+        except TiersnapError:
+            if done.outcome.is_ours:
+                store.delete([key])  # the next run could not put the right content in its place
+            raise
+
+    if lacking.log:
+        with ready.log.open() as file:
+            log, key = CheckedLog(file, ready, ready.found_indexes()), layout.log_key(lacking.record)
+            put(key, lambda: store.put_file_if_absent(key, log, ready.log.size, metadata=metadata))
+    for each in lacking.others:
+        if each is lacking.others[-1]:
+            check_known()
+        put(each.key, lambda each=each: store.put_if_absent(each.key, each.content, metadata))  # type: ignore[misc]
+    _look_again(store, layout, lacking.record)
+
+
+def _look_again(store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata) -> None:
+    partition = record.id.topic_id_partition
+    listed = list_segments(store, _KEYS, partition, local=layout.is_local)
+    found = next((read_segment(store, each) for each in listed if each.segment_id == record.id.segment_id), None)
+    if not isinstance(found, RemoteSegment):
+        why = "no object of it" if found is None else found.problem
+        raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
+
+
+def _checked(ready: SegmentBundle) -> CheckedIndexes:
+    """Read a log to its end, and return the indexes that its batches bear out."""
+    ready.log.check_unchanged()
+    with ready.log.open() as file:
+        log = CheckedLog(file, ready, ready.found_indexes())
+        while log.read(_PIECE):
+            pass
+    return log.indexes
+
+
+def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
+    """Refuse another snapshot than the one that the segment's claim vouches for."""
+    claimed = ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
+    vouched = vouched_snapshot(read_claim(store, _KEYS, claimed), record.id.segment_id)
+    if vouched is not None and vouched.crc32c != crc32c(snapshot):
+        right = crc32c(snapshot)
+        why = f"its claim vouches for a snapshot with CRC {vouched.crc32c:08x}, the right one has {right:08x}"
+        raise not_rebuilt(record, why)
+
+
+def _local(
+    store: ObjectStore,
+    layout: Layout,
+    record: RemoteLogSegmentMetadata,
+    there: SegmentObjects,
+    checked: CheckedIndexes,
+    contents: Contents,
+) -> tuple[PlannedObject, ...]:
+    for name, why in checked.rebuilt.items():
+        if _STORED_INDEXES[name] in there.objects:
+            raise not_rebuilt(record, f"{name}: {why}")
+    epochs = there.objects.get(KeyKind.LOCAL_LEADER_EPOCHS)
+    if epochs is not None:
+        decode_lineage(RemoteSegment(there, record, None), store.get(epochs.key), name=epochs.key)
+    present = {info.key for info in there.objects.values()}
+    return tuple(each for each in layout.plan(contents, record) if each.key not in present)
+
+
+def _aiven(
+    store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata, there: SegmentObjects, contents: Contents
+) -> tuple[PlannedObject, ...]:
+    indexes, manifest = layout.plan(contents, record)
+    objects = there.objects
+    if KeyKind.RSM_MANIFEST not in objects:
+        if KeyKind.INDEXES not in objects:
+            return indexes, manifest
+        try:
+            stored = store.get(indexes.key, limit=len(indexes.content))
+        except (CorruptDataError, ObjectNotFoundError):
+            stored = b""
+        if stored != indexes.content:
+            raise not_rebuilt(record, "its indexes object is there and is not what its log gives")
+        return (manifest,)
+    said = manifest_of(store, there)
+    theirs = said.metadata
+    if (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, said.file_size) != (
+        *(record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size),
+    ):
+        raise not_rebuilt(record, "its manifest is not that of the segment of which the record tells")
+    if said.is_encrypted or (said.is_compressed and KeyKind.LOG not in objects):
+        how = "encrypted" if said.is_encrypted else "compressed"
+        raise not_rebuilt(record, f"the plugin {how} it: its missing object cannot be made again as it was")
+    if KeyKind.INDEXES in objects:
+        return ()
+    position = 0
+    for index in IndexType:
+        content, place = contents.get(index), said.indexes[index]
+        expected = None if content is None else (position, len(content))
+        if place != expected and not (content is None and place is not None and place[1] == 0):
+            why = f"{index}: its manifest says {place} (byte, bytes), and the right one has {expected}"
+            raise not_rebuilt(record, why)
+        position += len(content or b"")
+    return (indexes,)

@@ -1,0 +1,162 @@
+"""Missing objects of segments that brokers know, made again from a local log or from the tier's other objects."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.cluster.lacking_objects import plan_lacking, put_lacking
+from tiersnap.remote_storage.cluster.mend import Mending, plaintext_refused
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.right_segments import MendRules, RightSegments
+from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
+from tiersnap.remote_storage.inventory.encryption import EncryptionLook
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.stores.in_parallel import in_parallel
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
+from tiersnap.snapshot.replay.remote_listing import Encryption
+
+_log = logging.getLogger(__name__)
+
+_KEYS = ObjectKeys()
+
+
+@dataclass(frozen=True)
+class RemoteLogs:
+    """Sources of the right content of segments of several partitions.
+
+    Attributes:
+        local: logs on this host.
+        starts: log start offsets, by the cluster.
+    """
+
+    store: ObjectStore
+    layout: Layout
+    rules: MendRules
+    local: Mapping[TopicPartition, LocalLog]
+    starts: Mapping[TopicIdPartition, int]
+
+    @contextmanager
+    def right_segments(
+        self, partition: TopicIdPartition, records: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str] = ()
+    ) -> Iterator[RightSegments]:
+        """Give the right content of segments of a partition; files go with the context.
+
+        Args:
+            records: of those that may be asked for.
+            wrong: ids of segments whose snapshots are not believed.
+        """
+        listed = {each.segment_id: each for each in list_segments(self.store, _KEYS, partition, local=self._is_local)}
+        local = self.local.get((partition.topic, partition.partition))
+        if local is not None and (not local.partition.segments or local.partition.topic_id != partition.topic_id):
+            local = None
+        lineage = None if local is None else local.partition.leader_epochs
+        with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
+            yield RightSegments(
+                self.store,
+                self.layout,
+                partition,
+                listed,
+                self._lineage([each for each in listed.values() if each.segment_id not in wrong]) or lineage or (),
+                self.starts.get(partition, 0),
+                self.rules,
+                frozenset(wrong),
+                frozenset(each.end_offset + 1 for each in records),
+                local,
+                Path(folder),
+            )
+
+    @property
+    def _is_local(self) -> bool:
+        return self.layout.is_local
+
+    def _lineage(self, listed: Sequence[SegmentObjects]) -> LeaderEpochs:
+        """Return the leader epochs of the newest complete segment that tells them; empty if none does."""
+        found = in_parallel(lambda each: read_segment(self.store, each), [each for each in listed if not each.missing])
+        left = [each for each in found if isinstance(each, RemoteSegment)]
+        while left:
+            copy = newest(left)
+            try:
+                return read_lineage(self.store, copy)
+            except (CorruptDataError, ObjectNotFoundError):
+                left.remove(copy)
+        return ()
+
+
+@dataclass(frozen=True)
+class MakeAgain:
+    """Makes missing objects again, or plans it.
+
+    Attributes:
+        check_known: raises DeletedByClusterError if brokers do not know a segment any more.
+        apply: write; without it segments are made to see that they can be, and nothing is kept.
+    """
+
+    logs: RemoteLogs
+    check_known: Callable[[RemoteLogSegmentMetadata], None]
+    allow_plaintext: bool
+    apply: bool
+
+    def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
+        """Mend those that were not found elsewhere, partition by partition; what fails keeps no other from it."""
+        for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
+            of_one = sorted(group, key=lambda each: each.metadata.start_offset)
+            if not any(_is_left(each) for each in of_one):
+                yield from of_one
+                continue
+            look = EncryptionLook(self.logs.store)
+            with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
+                for each in of_one:
+                    yield self._mended(each, right, look) if _is_left(each) else each
+
+    def _mended(self, mending: Mending, right: RightSegments, look: EncryptionLook) -> Mending:
+        record, made = mending.metadata, list[str]()
+        store, layout = self.logs.store, self.logs.layout
+        planned = replace(mending, action=MendAction.REBUILD, outcome=MendOutcome.PLANNED, error=None)
+        there = right.listed.get(record.id.segment_id)
+        try:
+            if not (layout.is_local or (there is not None and KeyKind.RSM_MANIFEST in there.objects)):
+                shown = look.of_partition(record.id.topic_id_partition)
+                if shown.manifest and not self.allow_plaintext:
+                    raise plaintext_refused(record, shown.manifest)
+                is_unknown = shown.encryption is Encryption.UNKNOWN
+                planned = replace(planned, encryption=Encryption.UNKNOWN if is_unknown else None)
+            with right.of(record, prefers_local=False) as segment:
+                lacking = plan_lacking(store, layout, record, there, segment.bundle(store))
+                if not self.apply:
+                    return planned
+                self.check_known(record)
+                put_lacking(store, layout, lacking, lambda: self.check_known(record), made)
+                self.check_known(record)
+        except DeletedByClusterError:
+            for failure in store.delete(reversed(made)):
+                _log.warning("could not delete %s%s: %s", store.uri, failure.key, failure.reason)
+            return replace(planned, outcome=MendOutcome.DELETED)
+        except TiersnapError as error:
+            why = error if mending.error is None else _both(mending.error, error)
+            return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
+        _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
+        return replace(planned, outcome=MendOutcome.MENDED)
+
+
+def _is_left(mending: Mending) -> bool:
+    """Return whether a segment was looked for nowhere yet, or not found in --from."""
+    is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
+    return mending.action is MendAction.NONE and not is_refused
+
+
+def _both(first: TiersnapError, second: TiersnapError) -> TiersnapError:
+    """Return the error that a segment is neither in --from, nor can be made again."""
+    return CorruptDataError(f"{first.message}; {second.message.rpartition(': are not mended: ')[2]}", hint=first.hint)

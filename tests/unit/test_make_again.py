@@ -1,0 +1,237 @@
+"""Missing objects of a tier that a broker wrote are made again as it wrote them, from a log or from the tier alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.plugin_compressed import compress_copy
+from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
+from tests.unit.test_mend import Brokers
+from tests.unit.test_poisoned_tier import LAYOUTS, state
+from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.cluster.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.cluster.mend import Mending, exit_code_of
+from tiersnap.remote_storage.cluster.missing_objects import find_missing
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.put_back import check_known
+from tiersnap.remote_storage.cluster.right_segments import MendRules
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import list_segments
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.remote_start import Beginnings
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_795_265_100_000  # ms: 2026-11-21T12:45:00Z
+DAY = 86_400_000
+AIVEN, LOCALLY = LAYOUTS
+Contents = dict[int, tuple[bytes, dict[IndexType, object]]]
+
+
+class Tier:
+    """A tier, what brokers know of it, and how it was."""
+
+    def __init__(self, at: PoisonedTier, layout: str) -> None:
+        self.at, self.layout = at, open_layout(layout)
+        self.store = DirectoryStore(at.remote)
+        name, _, number = at.name.rpartition("-")
+        self.partition = TopicIdPartition(name, "lZ6vvmajTWKDBUTV6SQAtQ", int(number))
+        self.records = [each.metadata for each in self.complete()]
+        started = SegmentState.COPY_SEGMENT_STARTED
+        self.brokers = Brokers([replace(each, state=started) for each in self.records])
+        self.before = self.contents()
+
+    def complete(self) -> Iterator[RemoteSegment]:
+        listed = list_segments(self.store, ObjectKeys(), self.partition, local=self.layout.is_local)
+        found = (read_segment(self.store, each) for each in listed)
+        return (each for each in found if isinstance(each, RemoteSegment))
+
+    def contents(self) -> Contents:
+        """Of each complete segment the stored log, and its indexes; the snapshot as its entries."""
+        found: Contents = {}
+        for each in self.complete():
+            indexes: dict[IndexType, object] = dict(read_indexes(self.store, each))
+            indexes[IndexType.PRODUCER_SNAPSHOT] = state(
+                read_indexes(self.store, each)[IndexType.PRODUCER_SNAPSHOT] or b""
+            )
+            found[each.start_offset] = self.store.get(self.layout.log_key(each.metadata)), indexes
+        return found
+
+    def lose(self, number: int, *suffixes: str) -> None:
+        """Objects of a segment, all without suffixes."""
+        for key in self.layout.object_keys(self.records[number]):
+            if not suffixes or key.endswith(suffixes):
+                self.store.delete([key])
+
+    def mend(self, *, log: Path | None = None, store: ObjectStore | None = None, apply: bool = True) -> list[Mending]:
+        known = {self.partition: list(self.brokers.cache.in_state(self.partition, SegmentState.COPY_SEGMENT_FINISHED))}
+        missing = find_missing(lambda: known, (), self.store, self.layout).segments
+        local = {}
+        if log is not None:
+            (partition,) = open_log_dir(str(log)).partitions()
+            local[partition.topic, partition.partition] = LocalLog(LOCAL, partition, Beginnings())
+        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
+
+        def known_still(record: RemoteLogSegmentMetadata) -> None:
+            check_known(self.read, record)
+
+        make = MakeAgain(logs, known_still, False, apply)
+        return list(make.each(Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in missing))
+
+    def read(self) -> MetadataCache:
+        return self.brokers.cache
+
+
+def outcomes(done: Sequence[Mending]) -> list[str]:
+    return [each.outcome if each.error is None else each.error.message for each in done]
+
+
+@pytest.fixture(name="at")
+def fixture_at(tmp_path: Path) -> Iterator[object]:
+    return lambda name="churn-0", layout=AIVEN, rebuilt=None: Tier(
+        poisoned_tier(tmp_path, name, rebuilt=rebuilt, local_from=7 if name == "churn-0" else 2, layout=layout), layout
+    )
+
+
+LOST = [
+    (AIVEN, (".indexes",)),
+    (AIVEN, (".rsm-manifest",)),
+    (LOCALLY, (".snapshot",)),
+    (LOCALLY, (".index", ".timeindex", ".leader_epoch_checkpoint")),
+    (LOCALLY, (".leader_epoch_checkpoint", ".snapshot")),
+]
+
+
+@pytest.mark.parametrize("has_log", [False, True], ids=["tier", "log"])
+@pytest.mark.parametrize(("layout", "suffixes"), LOST)
+def test_lost_objects_are_made_again_as_the_broker_wrote_them(at, layout, suffixes, has_log):
+    """Two neighbours and the first: the state goes from one to the next."""
+    tier = at(layout=layout)
+    for number in (0, 3, 4):
+        tier.lose(number, *suffixes)
+    objects = {info.key for info in tier.store.list()}
+    log = tier.at.logs.with_name("whole") if has_log else None
+    assert outcomes(tier.mend(log=log, apply=False)) == ["PLANNED"] * 3
+    assert {info.key for info in tier.store.list()} == objects, "a plan"
+    assert outcomes(tier.mend(log=log)) == ["MENDED"] * 3
+    assert tier.contents() == tier.before
+    assert tier.mend(log=log) == []
+
+
+@pytest.mark.parametrize("name", ["churn-0", "orders-0", "orders-1", "hanging-0"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lost_segments_come_back_from_a_log(at, layout, name):
+    tier = at(name, layout)
+    tier.lose(0)
+    tier.lose(1, ".log")
+    assert outcomes(tier.mend())[0].endswith(
+        "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets"
+    )
+    assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
+    assert tier.contents() == tier.before
+
+
+def test_a_state_comes_from_no_poisoned_snapshot(at):
+    """A replica was rebuilt at the sixth segment; the snapshot of the seventh is lost."""
+    tier = at(layout=LOCALLY, rebuilt=5)
+    tier.lose(6, ".snapshot")
+    assert outcomes(tier.mend()) == ["MENDED"]
+    made = tier.contents()[tier.records[6].start_offset][1][IndexType.PRODUCER_SNAPSHOT]
+    assert made == state(tier.at.expected[tier.records[6].end_offset + 1])
+
+
+def test_what_nobody_can_tell_is_refused_by_name(at):
+    tier = at(layout=LOCALLY)
+    (first, snapshot), (second, _) = (tier.layout.object_keys(each)[::5] for each in tier.records[:2])
+    tier.store.delete([snapshot, *tier.layout.object_keys(tier.records[1])])
+    (tier.store.root / first).write_bytes((tier.store.root / first).read_bytes()[:-1] + b"?")
+    tier.lose(2, ".snapshot")
+    done = tier.mend()
+    assert {each.outcome for each in done} == {MendOutcome.FAILED}
+    said = outcomes(done)
+    assert (
+        "log: " in said[0]
+        and "its log is nowhere" in said[1]
+        and "the tier does not tell the producer state at" in said[2]
+    )
+    assert exit_code_of(done) is ExitCode.GATE_REFUSED
+    assert second not in {info.key for info in tier.store.list()}
+
+
+def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
+    tier = at()
+    manifest = tier.layout.object_keys(tier.records[1])[2]
+    compress_copy(tier.store.root / manifest, 4096)
+    tier.lose(1, ".log")
+    tier.lose(2, ".rsm-manifest")
+    indexes = tier.store.root / tier.layout.object_keys(tier.records[2])[1]
+    indexes.write_bytes(indexes.read_bytes() + b"\0")
+    before = {info.key: tier.store.get(info.key) for info in tier.store.list()}
+    done = tier.mend(log=tier.at.logs.with_name("whole"))
+    assert "the plugin compressed it" in outcomes(done)[0]
+    assert "its indexes object is there and is not what its log gives" in outcomes(done)[1]
+    assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
+
+
+def test_an_index_that_is_there_must_be_right(at):
+    tier = at(layout=LOCALLY)
+    tier.lose(1, ".snapshot")
+    index = tier.store.root / next(
+        key for key in tier.layout.object_keys(tier.records[1]) if key.endswith(".timeindex")
+    )
+    index.write_bytes(index.read_bytes()[:-12])
+    assert "time index: it ends with timestamp" in outcomes(tier.mend())[0]
+    tier.store.delete([tier.layout.object_keys(tier.records[1])[2]])
+    assert outcomes(tier.mend()) == ["MENDED"]
+
+
+def test_deleted_meanwhile_is_taken_back(at):
+    tier = at(layout=LOCALLY)
+    tier.lose(1, ".snapshot", ".index")
+    before = {info.key for info in tier.store.list()}
+    reads = 0
+
+    def read() -> MetadataCache:
+        nonlocal reads
+        reads += 1
+        if reads == 3:
+            tier.brokers.tell(tier.records[1], SegmentState.DELETE_SEGMENT_STARTED)
+        return tier.brokers.cache
+
+    tier.read = read
+    assert outcomes(tier.mend()) == ["DELETED"]
+    assert {info.key for info in tier.store.list()} == before
+
+
+@pytest.mark.parametrize(("layout", "suffixes"), [LOST[0], LOST[3]])
+def test_killed_anywhere_is_finished_by_the_next_run(at, layout, suffixes):
+    tier = at(layout=layout)
+    for number in (3, 4):
+        tier.lose(number, *suffixes)
+    for step in range(1, 100):
+        try:
+            done = tier.mend(store=FlakyStore(tier.store, {step: Fault.CRASH_AFTER}))
+        except Crash:
+            continue
+        break
+    assert step > 3 and {each.outcome for each in done} <= {MendOutcome.MENDED}
+    assert tier.contents() == tier.before
