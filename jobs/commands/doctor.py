@@ -101,7 +101,7 @@ class DoctorResult:
     twice: list[CopiedTwice]
     forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
     next: list[str]
-    check: str
+    check: list[str]
 
 
 @command(result=DoctorResult)
@@ -225,7 +225,7 @@ def _result(
         twice=list(copies.twice),
         forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
         next=[*mending, *(host.next_steps() if has_host else ())],
-        check=host.check() if has_host else "",
+        check=list(host.checks()) if has_host else [],
     )
 
 
@@ -280,7 +280,7 @@ def _sections(
         **of_remote,
         **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
         "next": [*mending, *host.next_steps()],
-        "check": [host.check()],
+        "check": list(host.checks()),
     }
 
 

@@ -264,13 +264,15 @@ class Host:
                 yield f"{each.uri}: full, {first}, and what the topics write until the rest is done"
                 yield from ways_to_free(each.disk, deleted_bytes(Path(each.path)))
 
-    def check(self) -> str:
-        """Return how to see that it is done."""
+    def checks(self) -> Iterator[str]:
+        """Yield how to see that it is done: one command a line, as in `next_steps`."""
         remote = self.remote or self.broker_remote
         names = f"{self._arguments} --remote {remote}" if remote else self._arguments
-        waits = "; the broker's RemoteCopyLagBytes falls" if self.blocked else ""
-        unasked = "" if remote else " (after tier or unblock with --remote, which tells what is tiered)"
-        return f"tiersnap doctor {names} and tiersnap scan {names} end with exit code 0{unasked}{waits}"
+        unasked = "" if remote else "; after tier or unblock: with --remote, which tells what is tiered"
+        yield f"tiersnap doctor {names}   ends with 0{unasked}"
+        yield f"tiersnap scan {names}   ends with 0, too"
+        if self.blocked:
+            yield "the broker's RemoteCopyLagBytes falls"
 
     @property
     def _remote(self) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +38,8 @@ def log_dir(tmp_path: Path) -> Path:
     return folder
 
 
-def document(*words: str | Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(tiersnap("doctor", *words).out)["result"]
+def document(*words: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(tiersnap("doctor", *words).out)["result"]
     return found
 
 
@@ -73,7 +75,9 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     assert tiersnap("repair", log_dir, "--apply").exit_code == 0
     after = tiersnap("doctor", log_dir, output="table")
     assert_said(after, 0)
-    assert tiersnap("scan", log_dir).exit_code == 0
+    checks = [line.partition("   ")[0] for line in document(log_dir)["check"]]
+    assert checks == [f"tiersnap doctor {log_dir}", f"tiersnap scan {log_dir}"]
+    assert {tiersnap(*shlex.split(line)[1:]).exit_code for line in checks} == {0}
 
 
 def test_the_version_is_that_of_the_running_jar(log_dir: Path) -> None:
