@@ -13,6 +13,8 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,7 +23,7 @@ from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, MEANING, N
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
-from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.model import PageTopic, Report
 from tiersnap.snapshot.report.next_step import Place, Step, by_segment, options_of, steps
 from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_of, run_file
 from tiersnap.snapshot.report.run_info import RunInfo
@@ -143,7 +145,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         ready_steps=steps(NEXT_STEP[Verdict.READY], report.run, Place()),
         headline=parts.headline(report),
         topics=listed[:max_topics],
-        more_topics=-(-len(report.topics) // max_topics) - 1,
+        more_topics=len(report.topics) > max_topics,
         levels={level: sum(topic.level is level for topic in report.topics) for level in Level},
         many_log_dirs=len(report.log_dirs) > 1,
         verdicts=DISPLAY_ORDER,
@@ -175,20 +177,29 @@ def runs_html(report: Report, beside: Beside) -> str:
 def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_TOPICS) -> Iterator[tuple[str, str]]:
     """(path, script) of what index.html loads; arguments as of `to_html`."""
     listed = listed_topics(report, inline=inline, max_topics=max_topics)
-    common = {"many_log_dirs": len(report.log_dirs) > 1, "max_runs": MAX_RUNS, "rank": RANK}
-    for each in listed:
-        for number, partitions in enumerate(each.pieces()):
-            html = render("details.html.j2", report.run, partitions=partitions, topics=(), root="", **common)
-            yield _script(f"details/{each.number}-{number}.js", report, html)
-    for start in range(max_topics, len(listed), max_topics):
-        topics = listed[start : start + max_topics]
-        html = render("details.html.j2", report.run, partitions=(), topics=topics, root="", **common)
-        yield _script(f"details/topics-{start // max_topics}.js", report, html)
+    common = {"many_log_dirs": len(report.log_dirs) > 1, "max_runs": MAX_RUNS, "rank": RANK, "root": ""}
+    pieces = ((file, each, partitions) for each in listed for file, partitions in each.pieces())
+    for file, held in groupby(pieces, key=itemgetter(0)):
+        html = render("details.html.j2", report.run, pieces=[each[1:] for each in held], topics=(), **common)
+        yield _script(f"details/partitions-{file}.js", report, html)
+    further = listed[max_topics:]
+    if further:
+        yield _script("details/topics.js", report, [_sums(each.topic) for each in further])
+    for number, start in enumerate(range(0, len(further), max_topics), 1):
+        html = render("details.html.j2", report.run, pieces=(), topics=further[start : start + max_topics], **common)
+        yield _script(f"details/topics-{number}.js", report, html)
 
 
-def _script(name: str, report: Report, html: str) -> tuple[str, str]:
-    """A file that hands escaped HTML to the page; the run's id tells the page whether it is of its own run."""
-    arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in (name, report.run.run_id, html))
+def _sums(topic: PageTopic) -> tuple[str | int, ...]:
+    """Return what the page filters and sorts a topic by, in the order that its script knows."""
+    worst = len(RANK) if topic.worst is None else RANK[topic.worst]
+    sizes = topic.segments, topic.bytes, topic.tiered_bytes, topic.ready_bytes, topic.waiting_bytes
+    return (topic.topic, topic.level, worst, len(topic.partitions), *sizes)
+
+
+def _script(name: str, report: Report, held: object) -> tuple[str, str]:
+    """A file that hands escaped HTML or sums to the page; the run's id tells the page whether it is of its own run."""
+    arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in (name, report.run.run_id, held))
     return name, f"tiersnapLoaded({arguments});\n"
 
 

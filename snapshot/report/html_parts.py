@@ -1,19 +1,20 @@
 """Words, numbers and rectangles for the page's templates, and the partitions that the page holds itself.
 
-The page has the topics that are worst, and of these the partitions that deserve most to be seen. All others lie in
-pieces of PIECE partitions a topic, and further topics in pieces of `max_topics`:
+The page has the topics that are worst, and of these the partitions that deserve most to be seen. All others are loaded:
 
-    details/<number of the topic>-<piece>.js     partitions, in the order of Listed.rest
-    details/topics-<piece>.js                    rows of further topics
+    details/partitions-<number>.js   at most PIECE partitions, of one topic or of several that have few
+    details/topics.js                names and sums of further topics, by which the page filters and sorts
+    details/topics-<number>.js       rows of `max_topics` further topics
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import ClassVar
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -328,20 +329,21 @@ class Listed:
     Attributes:
         number: of the topic, worst first.
         inline: partitions that the page holds.
-        rest: partitions that are loaded.
-        page: how many of the rest lie in one piece.
+        rest: partitions that are loaded, PIECE by PIECE.
+        file: number of the file with the first piece of the rest; the others are in the files that follow.
     """
 
     number: int
     topic: PageTopic
     inline: tuple[PagePartition, ...]
     rest: tuple[PagePartition, ...]
-    page: int = PIECE
+    file: int = 0
+    page: ClassVar[int] = PIECE
 
-    def pieces(self) -> Iterator[Sequence[PagePartition]]:
-        """The rest, piece by piece."""
-        for start in range(0, len(self.rest), self.page):
-            yield self.rest[start : start + self.page]
+    def pieces(self) -> Iterator[tuple[int, Sequence[PagePartition]]]:
+        """Yield the rest, piece by piece, each with the number of its file."""
+        for number, start in enumerate(range(0, len(self.rest), PIECE)):
+            yield self.file + number, self.rest[start : start + PIECE]
 
 
 def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> list[Listed]:
@@ -351,7 +353,7 @@ def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> l
         for number, topic in enumerate(report.topics[:max_topics])
     ]
     chosen = set(most_worth(on_page, lambda at: bool(report.topics[at[0]].partitions[at[1]].blocking))[:inline])
-    return [
+    listed = [
         Listed(
             number,
             topic,
@@ -360,3 +362,15 @@ def listed_topics(report: Report, *, inline: int = INLINE, max_topics: int) -> l
         )
         for number, topic in enumerate(report.topics)
     ]
+    return list(_in_files(listed))
+
+
+def _in_files(listed: Iterable[Listed]) -> Iterator[Listed]:
+    """Give each topic the file that its rest begins in: topics with few partitions share one."""
+    file = held = 0
+    for each in listed:
+        if held and held + min(len(each.rest), PIECE) > PIECE:
+            file, held = file + 1, 0
+        yield replace(each, file=file)
+        full, left = divmod(held + len(each.rest), PIECE)
+        file, held = file + full, left

@@ -14,7 +14,9 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 from tiersnap.snapshot.report.model import Count, Held, PagePartition, Span
 
 # More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
-MAX_SPANS = 100
+MAX_SPANS = 60
+# Of more segments than this, neighbours of equal verdict are drawn as one: a fleet has 50 segments a partition.
+MAX_SINGLE = 24
 # The active segment grows: nobody knows how far, so it is given some room.
 _ACTIVE_SHARE = 0.03
 
@@ -30,7 +32,7 @@ def spans(
 ) -> tuple[Span, ...]:
     """Spans of a partition's segments, in offset order.
 
-    Up to `max_spans` segments are a span each; of more, neighbours of equal verdict are merged; if that leaves too
+    Up to MAX_SINGLE segments are a span each; of more, neighbours of equal verdict are merged; if that leaves too
     many, the axis is cut into `max_spans` pieces and the runs that begin in one become one mixed span.
 
     Args:
@@ -44,7 +46,7 @@ def spans(
     if not base.size:
         return ()
     starts = np.arange(base.size)
-    if base.size > max_spans:
+    if base.size > min(max_spans, MAX_SINGLE):
         starts = _starts_of(rank)
     if starts.size > max_spans:
         # In float, because offsets times anything may not fit an int64.

@@ -32,7 +32,7 @@ from tiersnap.snapshot.report.run_history import Beside, index_of, run_file
 
 _log = logging.getLogger(__name__)
 
-_DETAIL = re.compile(r"(?:[0-9]+|topics)-[0-9]+\.js")
+_DETAIL = re.compile(r"(?:[0-9]+|partitions|topics)(?:-[0-9]+)?\.js")
 
 
 def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tuple[str, Iterable[str]]]:

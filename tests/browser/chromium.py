@@ -10,6 +10,7 @@ Speaks W3C WebDriver to chromedriver on loopback; DevTools commands go through i
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import shutil
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -99,6 +101,13 @@ class Chromium:
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
+    def violations(self) -> list[str]:
+        """Return what axe-core finds wrong on the page for those who see, hear or move otherwise; empty if nothing."""
+        self.run(_axe())
+        return self.run(
+            "return axe.run().then(found => found.violations.map(each => `${each.id}: ${each.nodes[0].html}`))"
+        )
+
     def console(self) -> list[str]:
         """What the console has said since it was last asked."""
         return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
@@ -158,6 +167,12 @@ class Chromium:
         if self._driver is not None:
             self._driver.terminate()
             self._driver.wait()
+
+
+@cache
+def _axe() -> str:
+    """axe-core of Deque Systems, MPL 2.0, as npm has it."""
+    return gzip.decompress(Path(__file__).with_name("axe-core-4.14.1.min.js.gz").read_bytes()).decode()
 
 
 # Loopback is not for a proxy.

@@ -123,6 +123,7 @@ def test_paper_shows_blocked_topics_open_and_no_controls(quiet: Chromium, folder
     pdf = quiet.devtools("Page.printToPDF", {})
     quiet.run("dispatchEvent(new Event('afterprint'))")
     quiet.devtools("Emulation.setEmulatedMedia", {"media": ""})
+    quiet.colours(dark=False)  # and no motion, which the line before has put back
     assert len(pdf["data"]) > 10_000
 
 
@@ -179,12 +180,17 @@ def topics_shown(page: Chromium, count: int) -> list[str]:
     return page.run(f"return {SHOWN}.map(each => each.dataset.topic)")
 
 
-def test_page_of_many_topics_shows_the_next_ones(quiet: Chromium, many: Path) -> None:
+def test_page_of_many_topics_shows_the_next_ones_by_the_keyboard(quiet: Chromium, many: Path) -> None:
     quiet.open(many.as_uri())
     assert len(topics_shown(quiet, 500)) == 500
-    quiet.run("document.getElementById('more-topics').click()")
+    quiet.run("document.getElementById('toggle').click(); document.getElementById('more-topics').focus()")
+    quiet.press("\ue007")
     assert len(topics_shown(quiet, 601)) == 601
     assert quiet.run("return document.getElementById('more-topics').hidden")
+    assert quiet.run(f"return {SHOWN}.every(each => each.open)"), "all are expanded, those that came later too"
+    quiet.run("document.querySelector('#t-zzz > summary').focus()")
+    quiet.press("\ue007")
+    assert not quiet.run("return document.getElementById('t-zzz').open")
 
 
 def test_page_of_many_topics_filters_those_that_it_loads(quiet: Chromium, many: Path) -> None:
@@ -206,9 +212,21 @@ def test_page_of_many_topics_filters_those_that_it_loads(quiet: Chromium, many: 
 def test_page_of_many_topics_sorts_those_that_it_loads(quiet: Chromium, many: Path) -> None:
     quiet.open(many.as_uri())
     quiet.run("document.querySelector('.head [data-key=topic]').click()")
-    names = topics_shown(quiet, 601)
-    assert names == sorted(names)
-    assert len(names) == 601
+    expected = [f"topic-{number:05d}" for number in range(600)] + ["zzz"]
+    assert_names(quiet, expected[:500])
+    quiet.run("document.getElementById('more-topics').click()")
+    assert_names(quiet, expected)
+    quiet.run("document.querySelector('.head [data-key=partitions]').click()")
+    assert quiet.run(WAIT_FOR, "#t-zzz:first-child", 250), "the one of 60 partitions comes first"
+
+
+def assert_names(page: Chromium, names: list[str]) -> None:
+    """Fail if the topics shown are not these within 5 s."""
+    end = time.monotonic() + 5
+    found: list[str] = []
+    while found != names and time.monotonic() < end:
+        found = page.run(f"return {SHOWN}.map(each => each.dataset.topic)")
+    assert found == names
 
 
 def test_page_of_many_topics_opens_those_that_it_loads(quiet: Chromium, many: Path) -> None:
@@ -222,6 +240,37 @@ def test_page_of_many_topics_opens_those_that_it_loads(quiet: Chromium, many: Pa
     assert quiet.run(WAIT_FOR, "#t-zzz .partition:nth-of-type(50)", 250)
     quiet.run("document.querySelector('#t-zzz .rest .more').click()")
     assert quiet.run(WAIT_FOR, "#t-zzz .partition:nth-of-type(60)", 250)
+
+
+def test_permalink_leads_to_a_partition_that_the_list_has_not(quiet: Chromium, many: Path) -> None:
+    quiet.open("about:blank")
+    quiet.open(f"{many.as_uri()}#p-zzz-59")
+    assert quiet.run(WAIT_FOR, "#p-zzz-59[open]", 250)
+    assert quiet.run("return document.activeElement.parentElement.id") == "p-zzz-59"
+    box = quiet.run("return document.getElementById('p-zzz-59').getBoundingClientRect().toJSON()")
+    assert 0 <= box["top"] < 900, "it is in sight"
+    assert topics_shown(quiet, 1) == ["zzz"], "the filter says why the others are not"
+    quiet.run("location.hash = document.querySelector('#causes .examples a').hash")
+    assert quiet.run(WAIT_FOR, ".topic[data-level=BLOCKED] .partition.target[open]", 250)
+
+
+def test_every_page_has_no_axe_violation(quiet: Chromium, folder: Path) -> None:
+    for name in PAGES:
+        quiet.open((folder / name).as_uri())
+        quiet.run("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        for dark in (True, False):
+            quiet.colours(dark=dark)
+            assert quiet.violations() == [], (name, dark)
+
+
+def test_rows_loaded_later_have_no_axe_violation(quiet: Chromium, many: Path) -> None:
+    quiet.open("about:blank")
+    quiet.open(f"{many.as_uri()}#p-zzz-59")
+    assert quiet.run(WAIT_FOR, "#p-zzz-59[open]", 250)
+    for width in (390, 1280):
+        quiet.resize(width)
+        assert quiet.violations() == []
+        assert quiet.run("return document.documentElement.scrollWidth") <= width
 
 
 def test_a_page_without_its_folder_says_what_is_missing(browser: Chromium, fleet: Path, tmp_path: Path) -> None:

@@ -187,10 +187,10 @@ def test_readiness_json_follows_its_schema_which_is_that_in_the_documentation(re
 
 def test_details_that_a_smaller_fleet_has_no_use_for_go_and_nothing_else_does(tmp_path: Path) -> None:
     write_report(summarise(fleet_table(1, 270, 2), RUN), tmp_path)
-    assert {path.name for path in (tmp_path / "details").iterdir()} == {"0-0.js", "0-1.js"}
+    assert {path.name for path in (tmp_path / "details").iterdir()} == {"partitions-0.js", "partitions-1.js"}
     (tmp_path / "details" / "mine.js").write_text("")
     write_report(summarise(fleet_table(1, 210, 2), RUN), tmp_path)
-    assert {path.name for path in (tmp_path / "details").iterdir()} == {"0-0.js", "mine.js"}
+    assert {path.name for path in (tmp_path / "details").iterdir()} == {"partitions-0.js", "mine.js"}
 
 
 def test_a_new_report_replaces_the_old_one_and_leaves_other_files_alone(report: Report, tmp_path: Path) -> None:

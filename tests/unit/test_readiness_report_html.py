@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
-from tiersnap.snapshot.readiness.verdict import MEANING
+from tiersnap.snapshot.readiness.verdict import MEANING, RANK
 from tiersnap.snapshot.report.html_page import PAGES, detail_files, to_html
-from tiersnap.snapshot.report.html_parts import share
+from tiersnap.snapshot.report.html_parts import listed_topics, share
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_history import Beside
 from tiersnap.snapshot.report.summary import summarise
@@ -287,23 +288,42 @@ def test_the_page_of_a_large_fleet_stays_small_and_every_other_partition_is_in_a
     texts = {name: json.loads(f"[{text.removeprefix('tiersnapLoaded(').removesuffix(');' + chr(10))}]")
              for name, text in files.items()}  # fmt: skip
     assert all(given[:2] == [name, RUN.run_id] for name, given in texts.items())
+    sums = texts.pop("details/topics.js")[2]
+    assert [each[:4] for each in sums] == [
+        [topic.topic, topic.level, RANK[topic.worst], len(topic.partitions)] for topic in report.topics[50:]
+    ]
     loaded = {name: Page(given[2]) for name, given in texts.items()}
     of_topics = loaded.pop("details/topics-1.js").named("details", class_="topic")
     assert len(of_topics) == 10
     found = [each.attributes["id"] for part in loaded.values() for each in part.named("details", class_="partition")]
     assert len(found) == 1000
     assert inline | set(found) == {f"p-topic-{topic:05d}-{number}" for topic in range(60) for number in range(20)}
+    assert len(loaded) < 40, "topics share files"
     for topic in (*topics, *of_topics):
-        rest = topic.attributes["data-rest"].split(",")
-        part = loaded[f"details/{topic.attributes['data-number']}-0.js"]
-        assert [each.attributes["data-partition"] for each in part.named("details", class_="partition")] == rest
+        held = texts[f"details/partitions-{topic.attributes['data-file']}.js"][2]
+        own = held.split(f'<div data-number="{topic.attributes["data-number"]}">')[1].split("<div data-number=")[0]
+        numbers = re.findall(r' data-partition="(\d+)"', own)
+        assert numbers == topic.attributes["data-rest"].split(",")
 
 
-def test_the_worst_timelines_there_can_be_stay_within_a_few_megabytes() -> None:
-    rows = [r for p in range(200) for r in segments_of("x" * 249, p, f"{'CORRUPT_SEGMENT READY ' * 50}ACTIVE_SEGMENT")]
+def test_rest_of_a_topic_lies_in_files_that_follow_each_other() -> None:
+    report = summarise(pa.concat_tables([fleet_table(3, 20, 2), table(_partitions("late", 120))]), RUN)
+    listed = listed_topics(report, inline=0, max_topics=2)
+    pieces = [(file, each.topic.topic, len(held)) for each in listed for file, held in each.pieces()]
+    assert [(file, count) for file, _, count in pieces] == [(0, 20), (0, 20), (1, 20), (2, 50), (3, 50), (4, 20)]
+
+
+def _partitions(topic: str, count: int) -> list[dict[str, object]]:
+    return [each for number in range(count) for each in segments_of(topic, number, "ALREADY_TIERED ACTIVE_SEGMENT")]
+
+
+def test_page_stays_below_five_megabytes_when_every_timeline_is_the_worst() -> None:
+    verdicts = f"{'CORRUPT_SEGMENT READY ' * 50}ACTIVE_SEGMENT"
+    rows = [row for number in range(500) for row in segments_of(f"{'x' * 60}-{number:03d}", 0, verdicts)]
     html = to_html(summarise(table(rows), RUN))
     assert html.count('<svg class="timeline"') == 200
-    assert len(html.encode()) < 6_000_000
+    assert html.count('class="topic"') == 500
+    assert len(html.encode()) < 5_000_000
 
 
 def test_the_same_report_gives_the_same_page(html: str) -> None:

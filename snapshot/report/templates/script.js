@@ -7,16 +7,17 @@
   const moreTopics = document.getElementById("more-topics");
   const heads = [...document.querySelectorAll(".head button")];
   const run = document.documentElement.dataset.run;
-  let topics = rows ? [...rows.querySelectorAll(":scope > .topic")] : [];
 
-  // Files beside the page are scripts, because a page from file: may load nothing else. They hold escaped HTML.
+  // Files beside the page are scripts, because a page from file: may load nothing else. They hold escaped HTML,
+  // or sums.
   const waiting = new Map();
-  window.tiersnapLoaded = (name, of, html) => {
+  window.tiersnapLoaded = (name, of, held) => {
     const loading = waiting.get(name);
     if (!loading) return;
     if (of !== run) return loading.fail(new Error("a newer run has replaced this one: reload the page"));
     const template = document.createElement("template");
-    template.innerHTML = html;
+    if (typeof held !== "string") return loading.done(held);
+    template.innerHTML = held;
     loading.done(template.content);
   };
   const load = (name) => {
@@ -34,101 +35,141 @@
 
   // Partitions that the page does not hold, by topic, in pieces.
   const restOf = (topic) => (topic.dataset.rest ? topic.dataset.rest.split(",") : []);
-  const loaded = (topic) => (topic.loaded ||= new Set());
-  const pieces = (topic) => Math.ceil(restOf(topic).length / Number(topic.dataset.page || 1));
-  const loadPiece = async (topic, piece) => {
-    if (loaded(topic).has(piece)) return;
-    loaded(topic).add(piece);
+  const loaded = (topic) => (topic.loaded ||= new Map());
+  const place = async (topic, piece) => {
     const note = topic.querySelector(":scope > .partitions > .rest");
+    const words = note.querySelector("span");
+    const { number, file } = topic.dataset;
     try {
-      note.before(await load(`details/${topic.dataset.number}-${piece}.js`));
+      const content = await load(`details/partitions-${Number(file) + piece}.js`);
+      const found = content.querySelector(`[data-number="${number}"]`).children;
+      topic.placed = (topic.placed || 0) + found.length;
+      note.before(...found);
     } catch (error) {
-      note.querySelector("span").textContent = `${error.message}. `;
+      words.textContent = `${error.message}. `;
       return;
     }
-    const left = restOf(topic).length - loaded(topic).size * Number(topic.dataset.page);
-    note.hidden = left <= 0;
-    note.querySelector("span").textContent = `${left} more partitions. `;
+    const left = restOf(topic).length - topic.placed;
+    note.hidden = !left;
+    words.textContent = `${left} more partitions. `;
+    only(topic);
   };
+  const loadPiece = (topic, piece) => {
+    if (!loaded(topic).has(piece)) loaded(topic).set(piece, place(topic, piece));
+    return loaded(topic).get(piece);
+  };
+  const pieceOf = (topic, at) => Math.floor(at / Number(topic.dataset.page));
   const loadNext = (topic) => {
-    for (let piece = 0; piece < pieces(topic); piece++) {
-      if (!loaded(topic).has(piece)) return loadPiece(topic, piece);
-    }
-    return Promise.resolve();
+    const next = restOf(topic).findIndex((_, at) => !loaded(topic).has(pieceOf(topic, at)));
+    if (next >= 0) loadPiece(topic, pieceOf(topic, next));
   };
-  const loadPartition = async (topic, number) => {
-    const rest = restOf(topic);
-    const found = new Set();
-    rest.forEach((each, place) => { if (each === number) found.add(Math.floor(place / Number(topic.dataset.page))); });
-    for (const piece of found) await loadPiece(topic, piece);
+  const loadPartition = (topic, number) => {
+    const found = restOf(topic).flatMap((each, at) => (each === number ? [pieceOf(topic, at)] : []));
+    return Promise.all(found.map((piece) => loadPiece(topic, piece)));
   };
-  const adopt = (topic) => {
-    const button = topic.querySelector(":scope > .partitions > .rest .more");
-    if (!button) return;
-    button.hidden = false;
-    button.addEventListener("click", () => loadNext(topic));
-    topic.addEventListener("toggle", () => {
-      const isOne = !topic.isOneOfMany;
-      topic.isOneOfMany = false;
-      if (topic.open && isOne && !loaded(topic).size) loadNext(topic);
-    });
-  };
-  topics.forEach(adopt);
-
-  // Topics that the page does not hold.
-  let topicPieces = 0;
-  const loadTopics = async () => {
-    if (!moreTopics || topicPieces >= Number(moreTopics.dataset.pages)) return false;
-    topicPieces += 1;
-    try {
-      const content = await load(`details/topics-${topicPieces}.js`);
-      // Not by ":scope >": in a fragment it matches nothing.
-      const found = [...content.children].filter((each) => each.matches(".topic"));
-      rows.append(content);
-      topics = [...topics, ...found];
-      found.forEach(adopt);
-    } catch (error) {
-      moreTopics.after(` ${error.message}. `);
-      return false;
-    }
-    moreTopics.hidden = topicPieces >= Number(moreTopics.dataset.pages);
-    return true;
-  };
-  const allTopics = async () => { while (await loadTopics()); };
-  if (moreTopics) {
-    moreTopics.hidden = false;
-    moreTopics.addEventListener("click", loadTopics);
-  }
-
   // "orders-12" is a partition as brokers name it, and may be a part of a topic's name as well.
-  const only = (topic, number) => {
+  const only = (topic) => {
     const partitions = [...topic.querySelectorAll(".partition")];
-    const isThere = number !== null && partitions.some((partition) => partition.dataset.partition === number);
-    partitions.forEach((partition) => { partition.hidden = isThere && partition.dataset.partition !== number; });
+    const isWanted = (partition) => partition.dataset.partition === topic.wanted;
+    const isThere = partitions.some(isWanted);
+    partitions.forEach((partition) => { partition.hidden = isThere && !isWanted(partition); });
     if (isThere) topic.open = true;
   };
-  const show = async () => {
-    if (filter.value || document.querySelector("[name=level]:checked").value) await allTopics();
-    const words = filter.value.trim().toLowerCase();
-    const partition = /^(.*)-(\d+)$/.exec(words);
-    const level = document.querySelector("[name=level]:checked").value;
-    let shown = 0;
-    for (const topic of topics) {
-      const name = topic.dataset.topic.toLowerCase();
-      const isPartition = partition !== null && !name.includes(words) && name.endsWith(partition[1]);
-      topic.hidden = !((isPartition || name.includes(words)) && (!level || topic.dataset.level === level));
-      only(topic, isPartition ? partition[2] : null);
-      if (isPartition && !topic.hidden && restOf(topic).includes(partition[2])) {
-        topic.isOneOfMany = !topic.open;
-        loadPartition(topic, partition[2]).then(() => only(topic, partition[2]));
-      }
-      shown += !topic.hidden;
+
+  // Every topic: its sums, and its row once that is here.
+  const SUMS = ["topic", "level", "worst", "partitions", "segments", "bytes", "tiered", "ready", "waiting"];
+  const onPage = rows ? [...rows.querySelectorAll(":scope > .topic")] : [];
+  const page = onPage.length;
+  const sumsOf = (row) => Object.fromEntries(SUMS.map((name) => {
+    const value = row.dataset[name];
+    return [name, name === "topic" || name === "level" ? value : Number(value)];
+  }));
+  const all = onPage.map((row, number) => ({ ...sumsOf(row), number, row }));
+  let isExpanded = false;
+  const expand = (row) => {
+    // Not all of their partitions at once: a fleet has too many.
+    row.isOneOfMany = isExpanded && !row.open;
+    row.open = isExpanded;
+  };
+  const adopt = (row) => {
+    if (isExpanded) expand(row);
+    const button = row.querySelector(":scope > .partitions > .rest .more");
+    if (!button) return;
+    button.hidden = false;
+    button.addEventListener("click", () => loadNext(row));
+    row.addEventListener("toggle", () => {
+      const isOne = !row.isOneOfMany;
+      row.isOneOfMany = false;
+      if (row.open && isOne && !loaded(row).size) loadNext(row);
+    });
+  };
+  onPage.forEach(adopt);
+  const loadSums = async () => {
+    if (!moreTopics || all.length > page) return;
+    const further = await load("details/topics.js");
+    if (all.length > page) return;
+    for (const each of further) {
+      all.push({ ...Object.fromEntries(SUMS.map((name, at) => [name, each[at]])), number: all.length, row: null });
     }
-    matching.textContent = shown === topics.length ? "" : `${shown} of ${topics.length} topics`;
+  };
+  const loadRows = async (wanted) => {
+    const needed = new Set(wanted.filter((topic) => !topic.row).map((topic) => Math.floor(topic.number / page)));
+    for (const each of needed) {
+      const content = await load(`details/topics-${each}.js`);
+      for (const row of content.querySelectorAll(".topic")) {
+        all[Number(row.dataset.number)].row = row;
+        adopt(row);
+      }
+    }
   };
 
-  const sort = async (head) => {
-    await allTopics();
+  let order = null;
+  let limit = page;
+  let turn = 0;
+  const wantedTopics = (words, level) => {
+    const partition = /^(.*)-(\d+)$/.exec(words);
+    const found = all.filter((topic) => {
+      const name = topic.topic.toLowerCase();
+      const isPartition = partition !== null && !name.includes(words) && name.endsWith(partition[1]);
+      topic.wanted = isPartition ? partition[2] : undefined;
+      return (isPartition || name.includes(words)) && (!level || topic.level === level);
+    });
+    if (order) found.sort(order);
+    const named = found.findIndex((topic) => topic.topic.toLowerCase() === words);
+    return named > 0 ? [...found.splice(named, 1), ...found] : found;
+  };
+  const say = (shown, found) => {
+    matching.textContent = found === all.length ? "" : `${found} of ${all.length} topics`;
+    if (!moreTopics) return;
+    moreTopics.hidden = shown === found;
+    moreTopics.previousElementSibling.textContent = `Here are ${shown} of ${found} topics.`;
+  };
+  const show = async () => {
+    const mine = ++turn;
+    const words = filter.value.trim().toLowerCase();
+    const level = document.querySelector("[name=level]:checked").value;
+    try {
+      if (words || level || order || limit > page) await loadSums();
+      const found = wantedTopics(words, level);
+      const shown = found.slice(0, limit);
+      if (shown.some((topic) => !topic.row)) matching.textContent = "Loading …";
+      await loadRows(shown);
+      if (mine !== turn) return; // somebody has asked for something else meanwhile
+      rows.replaceChildren(...shown.map((topic) => topic.row));
+      for (const { row, wanted } of shown) {
+        row.wanted = wanted;
+        only(row);
+        if (!restOf(row).includes(wanted)) continue;
+        row.isOneOfMany = !row.open;
+        loadPartition(row, wanted);
+      }
+      say(shown.length, found.length);
+    } catch (error) {
+      matching.textContent = `${error.message}. `;
+    }
+  };
+
+  const sort = (head) => {
     const { key, kind } = head.dataset;
     const first = kind === "text" || head.dataset.up ? 1 : -1;
     const again = head.classList.contains("sorted");
@@ -138,13 +179,13 @@
     head.classList.toggle("up", direction !== first);
     heads.forEach((other) => other.setAttribute("aria-pressed", other === head));
     head.dataset.direction = direction;
-    const value = (topic) => (kind === "text" ? topic.dataset[key] : Number(topic.dataset[key]));
-    const compare = (a, b) => (kind === "text" ? value(a).localeCompare(value(b)) : value(a) - value(b));
-    rows.append(...[...topics].sort((a, b) => direction * compare(a, b)));
+    const { compare } = new Intl.Collator();
+    order = (a, b) => direction * (kind === "text" ? compare(a[key], b[key]) : a[key] - b[key]);
+    return show();
   };
 
   if (rows) {
-    document.querySelector(".controls").hidden = !topics.length;
+    document.querySelector(".controls").hidden = !page;
     filter.addEventListener("input", show);
     document.querySelectorAll("[name=level]").forEach((input) => input.addEventListener("change", show));
     heads.forEach((head) => {
@@ -152,11 +193,14 @@
       head.addEventListener("click", () => sort(head));
     });
     toggle.addEventListener("click", () => {
-      const open = toggle.textContent === "Expand all";
-      // Not all of their partitions at once: a fleet has too many.
-      topics.forEach((topic) => { topic.isOneOfMany = open && !topic.open; topic.open = open; });
-      toggle.textContent = open ? "Collapse all" : "Expand all";
+      isExpanded = !isExpanded;
+      [...rows.children].forEach(expand);
+      toggle.textContent = isExpanded ? "Collapse all" : "Expand all";
     });
+  }
+  if (moreTopics) {
+    moreTopics.hidden = false;
+    moreTopics.addEventListener("click", () => { limit += page; show(); });
   }
 
   const copied = (button, word) => {
@@ -183,15 +227,22 @@
     }
   });
 
-  // A link to a partition that is not here yet loads it.
+  // A link to a topic or partition that is not here yet loads it; one that is not listed is filtered for.
+  const hex = (each) => `%${each.charCodeAt().toString(16).toUpperCase()}`;
+  const quote = (name) => encodeURIComponent(name).replace(/[!'()*]/g, hex);
   const fetchTarget = async (id) => {
-    const inTopic = () => topics.find((topic) => {
-      const prefix = `p-${topic.id.slice(2)}-`;
-      return id.startsWith(prefix) && restOf(topic).includes(id.slice(prefix.length).split("@")[0]);
-    });
-    if (/^[pt]-/.test(id) && !inTopic()) await allTopics();
-    const topic = inTopic();
-    if (topic) await loadPartition(topic, id.slice(topic.id.length + 1).split("@")[0]);
+    const [, ofPartition, number, ofTopic] = /^(?:p-(.*)-(\d+)(?:@.*)?|t-(.*))$/.exec(id) || [];
+    const quoted = ofPartition ?? ofTopic;
+    if (!quoted) return;
+    await loadSums().catch(() => null); // then only what is here can be found
+    const topic = all.find((each) => quote(each.topic) === quoted);
+    if (!topic) return;
+    if (!topic.row?.isConnected) {
+      filter.value = topic.topic;
+      document.querySelector("[name=level]").checked = true;
+      await show();
+    }
+    if (topic.row && number) await loadPartition(topic.row, number);
   };
   const follow = async () => {
     const id = location.hash.slice(1);
@@ -205,6 +256,10 @@
       node.isOneOfMany = !node.open;
       node.open = true;
     }
+    // The browser takes what was not there when it followed the link for no :target.
+    document.querySelector(".target")?.classList.remove("target");
+    target.classList.add("target");
+    target.querySelector("summary")?.focus({ preventScroll: true });
     target.scrollIntoView();
   };
   addEventListener("hashchange", follow);
@@ -213,8 +268,8 @@
   // Paper cannot be clicked: blocked topics are printed open.
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = topics.filter((topic) => !topic.open && topic.dataset.level === "BLOCKED");
-    closed.forEach((topic) => { topic.isOneOfMany = true; topic.open = true; });
+    closed = [...rows?.children ?? []].filter((row) => !row.open && row.dataset.level === "BLOCKED");
+    closed.forEach((row) => { row.isOneOfMany = true; row.open = true; });
   });
-  addEventListener("afterprint", () => closed.forEach((topic) => { topic.open = false; }));
+  addEventListener("afterprint", () => closed.forEach((row) => { row.open = false; }));
 })();
