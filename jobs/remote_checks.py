@@ -127,7 +127,7 @@ def read_checks(file: Path | None) -> dict[Key, RemoteChecked]:
     """Return how much of each partition's remote segments was verified, by the lines of a file; nothing without one.
 
     Raises:
-        SourceNotFoundError: no such file.
+        SourceNotFoundError, UsageError: see `read_lines`.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
@@ -197,18 +197,20 @@ class TierVerification:
 
     def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
         """Say the plan; return what is found, lazily, and its counts."""
+        known = _known(self.tier.resume)
         store, plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
         tally = CheckTally()
-        return tally.watch(self._checks(output, store, plan, tally)), tally
+        return tally.watch(self._checks(output, store, plan, known, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
 
-    def _checks(self, output: Output, store: ObjectStore, plan: CheckPlan, tally: CheckTally) -> Iterator[RemoteCheck]:
+    def _checks(
+        self, output: Output, store: ObjectStore, plan: CheckPlan, known: Mapping[str, RemoteCheck], tally: CheckTally
+    ) -> Iterator[RemoteCheck]:
         from tiersnap.remote_storage.check.partition_check import PartitionCheck
 
-        known = _known(self.tier.resume)
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
             local = self._local_log(partition)
@@ -258,11 +260,11 @@ def _known(file: Path | None) -> dict[str, RemoteCheck]:
     """Return what earlier lines tell, the last of each segment; others are passed by.
 
     Raises:
-        SourceNotFoundError: no such file.
+        SourceNotFoundError, UsageError: see `read_lines`.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines
 
-    rows = [] if file is None else read_lines(file)
+    rows = [] if file is None else read_lines(file, may_be_empty=True)
     return {row["segment_id"]: msgspec.convert(row, RemoteCheck) for row in rows}
 
 

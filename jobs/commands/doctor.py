@@ -154,12 +154,12 @@ def doctor(
 
     if not log_dirs and view.remote is None and cluster is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
+    verified = verified_partitions(checks_file)
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
     compared = compare_records(cluster, view, output.talk)
     copies = told_copies(cluster, log_dirs, now, hung_after, None if compared is None else compared.records)
     view = view if compared is None else replace(view, layout=compared.layout)
     host = _look(output, log_dirs, view, now, producer_expiration) if log_dirs else Host(())
-    verified = verified_partitions(checks_file)
     if output.format is Format.TABLE:
         width, sections = terminal_width(), _sections(host, answers, compared, copies)
         if view.remote is not None:

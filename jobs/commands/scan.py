@@ -141,7 +141,7 @@ def scan(
     from tiersnap.snapshot.readiness.scanned import Scanner
 
     opened = open_log_dirs(log_dirs)
-    inventory = view.inventory(now, producer_expiration)
+    checks, inventory = read_checks(checks_file), view.inventory(now, producer_expiration)
     tasks = told_by.about(opened, selection.topic, output).tasks
     scanner = Scanner(inventory, now, producer_expiration, check_crc, tasks)
     totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=tasks is not None)
@@ -175,7 +175,7 @@ def scan(
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
         info = host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or "")
-        page.write(report, info, read_checks(checks_file))
+        page.write(report, info, checks)
         output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code
 

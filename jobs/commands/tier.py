@@ -202,6 +202,7 @@ def tier(
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
+    checks = read_checks(checks_file)
     host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
@@ -217,7 +218,7 @@ def tier(
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
 
-        made = with_remote_checks(summarise(list(done.readiness()), info), read_checks(checks_file))
+        made = with_remote_checks(summarise(list(done.readiness()), info), checks)
         write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report)

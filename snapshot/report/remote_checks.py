@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.readiness.remote_check import NO_LOG, SOUND
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
@@ -21,6 +22,7 @@ COLUMNS = (
     *("topic", "topic_id", "partition", "segment_id", "listed", "bytes", "depth", "verdict", "compared_with"),
     "checked_at",
 )
+_LINE_BEGUN = re.compile(rb"\{[^\n]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,23 +87,29 @@ def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
     )
 
 
-def read_lines(file: Path) -> list[dict[str, Any]]:
-    """Return the segments that JSON lines of `tiersnap verify --remote` tell; what else is there is passed by.
+def read_lines(file: Path, *, may_be_empty: bool = False) -> list[dict[str, Any]]:
+    """Return the segments that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
+
+    Args:
+        may_be_empty: accept a file without a line, or with the beginning of one, as a check leaves it that was killed.
 
     Raises:
         SourceNotFoundError: no such file.
+        UsageError: no line of it tells a segment.
     """
+    hint = "tiersnap verify --remote URI --output jsonl writes it"
     try:
-        lines = file.read_bytes().splitlines()
+        content = file.read_bytes()
     except OSError as error:
-        hint = "tiersnap verify --remote URI --output jsonl writes it"
         raise SourceNotFoundError(f"{file}: {error.strerror}", hint=hint) from error
     found = []
-    for line in lines:
+    for line in content.splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             continue  # the last line of a run that was killed
         if isinstance(row, dict) and row.keys() >= set(COLUMNS):
             found.append(row)
+    if not found and not (may_be_empty and (not content or _LINE_BEGUN.fullmatch(content))):
+        raise UsageError(f"{file}: no line of tiersnap verify --remote", hint=hint)
     return found

@@ -111,6 +111,28 @@ def test_verify_resumed_looks_again_at_what_was_written_since(tmp_path: Path) ->
     assert [(row["base_offset"], row["verdict"]) for row in ran.rows] == [(222, "CORRUPT")]
 
 
+@pytest.mark.parametrize("text", ["", '{"verdict": "MATCHES"}\n', '{\n  "rows": []\n}\n', "MATCHES\n"])
+def test_command_refuses_a_file_that_tells_no_check(tmp_path: Path, text: str) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    told = tmp_path / "told.jsonl"
+    told.write_text(text)
+    page = tmp_path / "page"
+    for words in (("doctor",), ("scan", "--report", page), ("tier", "--report", page, "--apply")):
+        ran = tiersnap(*words, at.logs, *place(at), *NOW, "--remote-checks", told)
+        assert_said(ran, 2, f"{told}: no line of tiersnap verify --remote")
+    assert not page.exists()
+    if text:
+        assert_said(checked(*place(at), "--resume", told), 2, f"{told}: no line of tiersnap verify --remote")
+
+
+@pytest.mark.parametrize("text", ["", '{"topic":"churn","parti'])
+def test_verify_begins_anew_when_the_first_one_told_nothing(tmp_path: Path, text: str) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    told = tmp_path / "told.jsonl"
+    told.write_text(text)
+    assert len(checked(*place(at), "--resume", told).rows) == 7
+
+
 @pytest.mark.parametrize(("sample", "count"), [("3", 3), ("100%", 21), ("99", 21)])
 def test_verify_sample_takes_so_many_segments(right: tuple[str, ...], sample: str, count: int) -> None:
     ran = checked(*right, "--sample", sample)
