@@ -147,7 +147,7 @@ def look_at_copies(
         return CopiesOfCluster((), twice)
     leaders = leaders_of(cluster.topics({each.topic for each in doubtful}), doubtful)
     copied = {name: is_copied(cluster.settings(name)) for name in {each.topic for each in leaders}}
-    leaders = {each: leader for each, leader in leaders.items() if leader >= 0 and copied[each.topic]}
+    leaders = {each: leader for each, leader in leaders.items() if copied[each.topic]}
     with open_lineage(cluster, () if can_speak(cluster.properties) else log_dirs) as lineage:
         found = tuple(find_hung(cluster, cache, lineage, leaders, limit))
     return CopiesOfCluster(found, twice)

@@ -62,6 +62,7 @@ SIMULATE = _each(
         ("log_dir", "outcomes", "replica", "replica_state", "what_if"),
         _SIMULATE,
     )
+    | {"forgotten": ("test_forgotten.py",)}
     | dict.fromkeys(
         (
             *("exposure", "partition_risk", "replay_cost", "retention_wait"),
@@ -154,6 +155,8 @@ TARGETS = (
         "remote_storage/metadata/remote_index.py",
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
     ),
+    Target("remote_storage/cluster/hung_copies.py", ("test_hung_copies.py",)),
+    Target("remote_storage/inventory/known_manifests.py", ("test_known_manifests.py",)),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
     Target(
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")

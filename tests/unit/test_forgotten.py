@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
+from tests.reference.prometheus_text import parse as parse_metrics
 from tests.unit.test_poisoned_tier import state
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
@@ -27,8 +31,12 @@ DAY = 86_400_000
 def named(at: PoisonedTier, *more: str) -> tuple[list[Ran], list[dict]]:
     """What `doctor` and `scan` said, and what each named, in which they must agree."""
     words = (at.logs, "--remote", at.remote, *(more or NOW))
-    ran = [tiersnap(command, *words) for command in ("doctor", "scan")]
+    metrics = at.logs.parent / "tiersnap.prom"
+    ran = [tiersnap("doctor", *words), tiersnap("scan", *words, "--metrics-file", metrics)]
     found = json.loads(ran[0].out)["result"]["forgotten"]
+    samples = parse_metrics(metrics.read_text())[0].items()
+    counted = sum(value for (name, _), value in samples if name == "tiersnap_forgotten_producers")
+    assert counted == sum(row["living"] - row["known"] for row in found)
     assert [row["forgotten"] for row in ran[1].rows if row["forgotten"] is not None] == found
     return ran, found
 
@@ -133,3 +141,26 @@ def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuil
     ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
     _, found = named(at)
     assert [row["forgotten"]] == ([{name: found[0][name] for name in row["forgotten"]}] if rebuilt else [None])
+
+
+class Unasked(DirectoryStore):
+    """Refuses to be looked into."""
+
+    def list(self, *args: Any, **how: Any) -> Any:
+        raise AssertionError(f"{args} was asked for")
+
+
+@pytest.mark.parametrize("why", ["no topic id", "internal topic", "no segment", "begins here"])
+def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: str) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=0 if why == "begins here" else 7)
+    if why == "no topic id":
+        (at.folder / "partition.metadata").unlink()
+    elif why == "internal topic":
+        at.folder.rename(at.folder.with_name("__consumer_offsets-0"))
+    elif why == "no segment":
+        for path in at.folder.glob("0*"):
+            path.unlink()
+    log_dir, look = open_log_dir(str(at.logs)), Observe(Unasked(at.remote), AivenLayout())
+    (partition,) = log_dir.partitions()
+    now = parse_time(NOW[1])
+    assert find_forgotten(look, log_dir.filesystem, partition, now=now, producer_expiration=DAY) is None

@@ -51,10 +51,10 @@ def store(tmp_path) -> ReadingStore:
     return store
 
 
-def listed(store: ReadingStore) -> tuple[RemoteInventory, list[str]]:
+def listed(store: ReadingStore, known: KnownManifests | None = None) -> tuple[RemoteInventory, list[str]]:
     """The inventory, and the manifests that were read for it."""
     store.reads.clear()
-    found = list_remote_partition(store, KEYS, PARTITION, local=False)
+    found = list_remote_partition(store, KEYS, PARTITION, local=False, known=known)
     return found, [key for key in store.reads if key.endswith(".rsm-manifest")]
 
 
@@ -105,6 +105,27 @@ def test_save_forgets_segments_that_are_gone(store):
     known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
     known.save()
     assert store.objects[KNOWN].data.count(b'"segmentId"') == 3
+
+
+@pytest.mark.parametrize(("limit", "is_saved"), [(3, True), (4, False)])
+def test_save_writes_and_read_asks_for_many_manifests_only(store, monkeypatch, limit, is_saved):
+    del store.objects[KNOWN]
+    monkeypatch.setattr(known_manifests, "FEW", limit)
+    known = KnownManifests(store, KEYS, PARTITION)
+    found, read = listed(store, known)
+    assert (len(read), KNOWN in store.reads) == (3, False)
+    assert listed(store, known) == (found, []), "read before by this process"
+    known.save()
+    assert (KNOWN in store.objects) == is_saved
+
+
+@pytest.mark.parametrize(("share", "is_saved"), [(2, False), (3, True)])
+def test_save_writes_when_much_is_new(store, monkeypatch, share, is_saved):
+    monkeypatch.setattr(known_manifests, "_SHARE", share)
+    known = KnownManifests(store, KEYS, PARTITION)
+    known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
+    known.save()
+    assert store.objects[KNOWN].data.count(b'"segmentId"') == 3 + is_saved
 
 
 def test_tier_ends_well_when_the_manifests_cannot_be_remembered(tmp_path):

@@ -68,7 +68,7 @@ def find_forgotten(
         UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    is_tiered = partition.topic_id is not None and partition.segments and not never_tiered_reason(partition)
+    is_tiered = partition.topic_id is not None and not never_tiered_reason(partition)
     if not partition.may_begin_in_remote_storage or not is_tiered:
         return None
     if not partition.begins_in_remote_storage and not is_continued(partition, look(partition).copies):
