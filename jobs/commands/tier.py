@@ -208,6 +208,7 @@ def tier(
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
+    host = replace(host, asks_forgotten=report is not None or sinks.is_any)
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
@@ -218,7 +219,8 @@ def tier(
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
 
-        made = with_remote_checks(summarise(list(done.readiness()), info), checks)
+        made = replace(summarise(list(done.readiness()), info), forgetful=done.forgetful())
+        made = with_remote_checks(made, checks)
         write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report)

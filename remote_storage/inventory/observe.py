@@ -72,14 +72,12 @@ class Observe:
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
         copies += [_listed(each, is_done=False) for each in found.uncounted]
         copies += [ListedCopy(each.segment_id, each.start_offset, each.end_offset, is_ours=True) for each in lost]
-        in_flight = found.in_flight()
         shown = self._encryption.of_found(found) if segments and self.refuses_plaintext and not local else None
         copies += [
             ListedCopy(
                 left.segment_id, left.start_offset, left.start_offset + 1, written_at=left.written_at, is_brokers=True
             )
-            for left in found.leftovers
-            if left.start_offset in in_flight and left.is_somebodys
+            for left in found.in_flight()
         ]
         return RemoteListing(
             tuple(copies),

@@ -65,17 +65,13 @@ class RemoteInventory:
         whole = {copy.segment_id for copy in self.segments}
         return tuple(each for each in everything if _finished_without(each) in whole)
 
-    def in_flight(self, grace: int = COPY_GRACE_MS) -> frozenset[int]:
-        """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
+    def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
+        """Return what somebody else is copying now: young objects that nobody reads and no claim names.
 
         Args:
             grace: ms, by the store's clock, which alone knows how old its objects are.
         """
-        return frozenset(
-            each.start_offset
-            for each in self.leftovers
-            if each.is_somebodys and self.looked_at - each.written_at <= grace
-        )
+        return tuple(each for each in self.leftovers if each.is_somebodys and self.looked_at - each.written_at <= grace)
 
 
 def list_remote_partition(

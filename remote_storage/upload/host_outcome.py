@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.remote_storage.upload.tier_job import CopyEvent
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
@@ -98,6 +100,16 @@ class HostOutcome:
         for each in self.partitions:
             if each.segments:
                 yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
+
+    def forgetful(self) -> tuple[ForgetfulReplica, ...]:
+        """Return the replicas that have forgotten producers."""
+        from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+
+        return tuple(
+            ForgetfulReplica.of(place_of(each.log_dir), each.partition, lost)
+            for each in self.partitions
+            if (lost := each.forgotten) is not None
+        )
 
     def may_write(self, options: ReplayOptions) -> bool:
         """Return whether the same with `apply` may write or delete an object."""

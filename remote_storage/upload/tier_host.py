@@ -24,6 +24,7 @@ from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSn
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, told_forgotten
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
@@ -56,6 +57,7 @@ class HostPartition:
         leftover_count: objects that attempts left which have ended.
         leftovers_removed: those of them that were removed.
         encryption: what lies in remote storage; None where nobody looked.
+        forgotten: by the replica; None if nothing, or if nobody looked.
     """
 
     log_dir: str
@@ -70,6 +72,7 @@ class HostPartition:
     leftover_count: int = 0
     leftovers_removed: int = 0
     encryption: Encryption | None = None
+    forgotten: Forgotten | None = None
 
     @property
     def readiness(self) -> list[Readiness]:
@@ -92,6 +95,7 @@ class HostTier:
         beside: how to tell that a broker is at work, to which segments are left.
         known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
             asked.
+        asks_forgotten: look which producers a replica has forgotten.
         apply: write to remote storage; without it the verdicts say what would be.
     """
 
@@ -104,6 +108,7 @@ class HostTier:
     allow_plaintext: bool = False
     beside: BesideBrokers = NO_BROKERS
     known_to_brokers: Mapping[str, Container[str]] | None = None
+    asks_forgotten: bool = False
     apply: bool = False
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
@@ -148,7 +153,12 @@ class HostTier:
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
             mine = task if listing.remote_error is None else replace(task, sink=None)
-            yield self._tier(named.uri, listing, mine, observe.known(_name(partition)))
+            done = self._tier(named.uri, listing, mine, observe.known(_name(partition)))
+            if self.asks_forgotten and listing.is_remote_known:
+                now, expiration = self.tierer.now, self.options.producer_expiration
+                at = observe, log_dir.filesystem, partition
+                done.forgotten = told_forgotten(*at, now=now, producer_expiration=expiration)
+            yield done
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
         """Return why the place is doubted, by the partitions that were looked at."""

@@ -94,7 +94,7 @@ def tier_partition(
 
 
 def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
-    in_flight = inventory.in_flight(job.tierer.copy_grace)
+    in_flight = [each.start_offset for each in inventory.in_flight(job.tierer.copy_grace)]
     if in_flight:
         raise CopyInFlightError(
             f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",

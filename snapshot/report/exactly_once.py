@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
+    from tiersnap.snapshot.log.log_dir import Partition
 
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.run_info import Size
@@ -157,6 +162,18 @@ class ForgetfulReplica:
     living: Size
     meets: str
     lead: str | None = None
+
+    @classmethod
+    def of(cls, log_dir: str, partition: Partition, lost: Forgotten) -> ForgetfulReplica:
+        """Return it by what was found of a partition in a log directory."""
+        return cls(
+            topic=partition.topic,
+            log_dir=log_dir,
+            partition=partition.partition,
+            known=lost.known,
+            living=lost.living,
+            meets=lost.meets,
+        )
 
     @property
     def forgotten(self) -> int:

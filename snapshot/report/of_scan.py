@@ -32,16 +32,7 @@ class ScanPage:
         self._rows.append(readiness_batch(log_dir, found.partition, found.facts, scanned.segments))
         self._newest.append(newest_snapshot(log_dir, scanned))
         if (lost := scanned.forgotten) is not None:
-            self._forgetful.append(
-                ForgetfulReplica(
-                    topic=found.partition.topic,
-                    log_dir=log_dir,
-                    partition=found.partition.partition,
-                    known=lost.known,
-                    living=lost.living,
-                    meets=lost.meets,
-                )
-            )
+            self._forgetful.append(ForgetfulReplica.of(log_dir, found.partition, lost))
 
     def write(self, folder: Path, info: RunInfo, checks: Mapping[Key, RemoteChecked]) -> None:
         """The files, when all partitions are in; `checks` say what was verified in remote storage."""

@@ -76,9 +76,11 @@ def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
     last = max(rows, key=lambda row: row["checked_at"])
     segments = [row for row in rows if row["segment_id"]]
     current = [row for row in rows if row["segment_id"] or row["checked_at"] == last["checked_at"]]
+    # A check that could not list the partition tells 0, and nothing of what earlier ones found.
+    listed = max(rows, key=lambda row: (row["listed"] > 0, row["checked_at"]))["listed"]
     return RemoteChecked(
-        segments=max(last["listed"], 0),
-        verified=min(len(segments), last["listed"]),
+        segments=listed,
+        verified=min(len(segments), listed),
         bytes=sum(row["bytes"] for row in segments),
         compared=sum(row["compared_with"] not in NO_LOG for row in segments),
         unsound=sum(row["verdict"] not in SOUND for row in current),

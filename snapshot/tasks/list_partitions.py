@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.codecs import Row
-from tiersnap.snapshot.errors import CorruptIndexError, TiersnapError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
@@ -107,10 +107,7 @@ class ListPartitions:
         """Return a FORGOTTEN row, None if the replica knows all living producers."""
         if self.look is None:
             return None
-        try:
-            lost = find_forgotten(self.look, filesystem, partition, now=now, producer_expiration=expiration)
-        except TiersnapError as error:
-            return {"known": 0, "living": 0, "meets": f"not known: {error.message}"}
+        lost = told_forgotten(self.look, filesystem, partition, now=now, producer_expiration=expiration)
         return None if lost is None else {"known": lost.known, "living": lost.living, "meets": lost.meets}
 
     def with_remote(self, row: dict[str, Any], listing: PartitionListing) -> dict[str, Any]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.report.remote_checks import remote_checked
 
 pytestmark = pytest.mark.unit
 ASKED = CheckRequest(CheckDepth.SNAPSHOTS, parse_time("2026-11-21T12:45:00Z"), 86_400_000)
 
 
-def checked(at: Path, **told: Any) -> list[dict[str, Any]]:
+def checked(at: Path, schedule: Mapping[int, Fault] = MappingProxyType({}), **told: Any) -> list[dict[str, Any]]:
     row = {"topic": "churn", "topic_id": TOPIC_ID, "partition": 0, "known": None, "compared": None} | told
-    batches = CheckTask(DirectoryStore(at), False, ASKED)([pa.RecordBatch.from_pylist([row], schema=TO_CHECK)])
+    task = CheckTask(FlakyStore(DirectoryStore(at), schedule), False, ASKED)
+    batches = task([pa.RecordBatch.from_pylist([row], schema=TO_CHECK)])
     return [each for batch in batches for each in batch.to_pylist()]
 
 
@@ -39,3 +44,20 @@ def test_task_recognises_snapshots_that_a_run_compared_by_their_bytes(tmp_path: 
     found = checked(at.remote, compared=compared)
     assert [row["compared_with"] for row in found[:5]] == ["WAREHOUSE"] * 5
     assert [row["verdict"] for row in found] == ["MATCHES"] * 5 + ["SUSPECT"] * 2
+
+
+def test_task_tells_a_partition_that_remote_storage_does_not_show(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    (row,) = failed = checked(at.remote, {1: Fault.FAIL_BEFORE})
+    assert (row["verdict"], row["depth"], row["compared_with"], row["checked_at"]) == (
+        *("UNVERIFIED", "snapshots", "NOTHING"),
+        ASKED.now,
+    )
+    assert (row["segment_id"], row["is_of_log"], row["listed"], row["bytes"], row["written_at"]) == ("", False, 0, 0, 0)
+    (of_failed,) = remote_checked(failed).values()
+    assert (of_failed.segments, of_failed.verified, of_failed.unsound) == (0, 0, 1)
+    earlier = checked(at.remote)
+    (known,) = remote_checked(earlier).values()
+    for later, unsound in ((-1, 2), (1, 3)):
+        (found,) = remote_checked([*earlier, row | {"checked_at": ASKED.now + later}]).values()
+        assert (found.segments, found.verified, found.unsound) == (known.segments, known.verified, unsound)

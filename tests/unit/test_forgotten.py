@@ -54,6 +54,21 @@ def test_doctor_and_scan_count_producers_as_kafka_does(tmp_path: Path, local_fro
     assert_said(ran[1], 4, f"churn-0 knows {len(known & living)} of {len(living)} living producers. If this replica")
 
 
+@pytest.mark.parametrize("rebuilt", [5, None])
+def test_page_of_tier_names_what_that_of_scan_names(tmp_path: Path, rebuilt: int | None) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
+    words, pages = (at.logs, "--remote", at.remote, *NOW), []
+    for command in ("scan", "tier"):
+        page, metrics = tmp_path / command, tmp_path / f"{command}.prom"
+        ran = tiersnap(command, *words, "--report", page, "--metrics-file", metrics)
+        assert ran.exit_code == (4 if rebuilt and command == "scan" else 0)
+        samples = parse_metrics(metrics.read_text())[0].items()
+        counted = sum(value for (name, _), value in samples if name == "tiersnap_forgotten_producers")
+        pages.append((json.loads((page / "readiness.json").read_text())["forgetful"], counted))
+    assert pages[0] == pages[1]
+    assert bool(pages[0][0]) == bool(rebuilt)
+
+
 def test_doctor_predicts_what_simulate_predicts(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     _, (found,) = named(at)

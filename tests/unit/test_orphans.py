@@ -392,6 +392,7 @@ def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
     flaky = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"delete"})
     done = list(remove(flaky, orphans(store, told)))
     assert sum(bool(failures) for _, failures in done) == 1
+    assert len([orphan for orphan, _ in done if orphan.kind is OrphanKind.COPY]) > 1, "the others go"
     left = {info.key for info in store.list()}
     assert KEYS.cluster(PARTITION) in left
     assert any(key.startswith("claims/") for key in left)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.errors import UnknownStateError
+from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
@@ -99,3 +99,13 @@ def find_forgotten(
     if not tally.unknown:
         return None
     return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(), writes)
+
+
+def told_forgotten(
+    look: RemoteLook, filesystem: FileSystem, partition: Partition, *, now: int, producer_expiration: int | None
+) -> Forgotten | None:
+    """Return what `find_forgotten` does; 0 of 0 if that is not known, and `meets` says why."""
+    try:
+        return find_forgotten(look, filesystem, partition, now=now, producer_expiration=producer_expiration)
+    except TiersnapError as error:
+        return Forgotten(0, 0, f"not known: {error.message}")
