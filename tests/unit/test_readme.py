@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def test_an_example_prints_what_the_page_shows(
     tiersnap(shlex.split(command))
     captured = capsys.readouterr()
     assert words(output) <= words(captured.out) | words(captured.err)
+
+
+def test_first_repair_of_the_readme_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"```console\n(\$ cp -r .*?)```", TEXT, re.DOTALL)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
+    for typed, output in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
+        program, *arguments = shlex.split(typed)
+        if program == "cp":
+            subprocess.run([program, *arguments], check=True)
+            continue
+        assert tiersnap(arguments) == 0
+        captured = capsys.readouterr()
+        assert words(output) <= words(captured.out) | words(captured.err)
 
 
 def anchors_of(path: Path) -> set[str]:
