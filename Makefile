@@ -73,11 +73,11 @@ test-artefact: artefact ## The one file in a bare environment: empty home, no pa
 
 test-airflow: install ## A real Airflow, in an environment of its own, on a real Spark and S3
 	@$(AIRFLOW) || $(AIRFLOW) --system-certs || test -z "$$TIERSNAP_REQUIRE_AIRFLOW"
-	$(PYTEST) tests/airflow
+	$(PYTEST) tests/airflow --durations=7
 
 test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once)
 	$(BIN)/python -m tests.broker.harness.jars
-	$(PYTEST) tests/broker
+	$(PYTEST) tests/broker --durations=20
 
 test-browser: install ## The report in a real Chromium, skipped where there is none
 	$(PYTEST) tests/browser
