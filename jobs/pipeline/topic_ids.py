@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
-from tiersnap.snapshot.formats.checkpoints import is_topic_id
+from tiersnap.snapshot.formats.checkpoints import is_topic_id, is_topic_name
 from tiersnap.snapshot.log.selection import matches_topic
 
 _MOST_SHOWN = 80  # characters of a line
@@ -32,7 +32,7 @@ def read_topic_ids(path: Path) -> dict[str, str]:
         words = line.split("#", 1)[0].split()
         if not words:
             continue
-        if len(words) != 2 or not is_topic_id(words[1]):
+        if len(words) != 2 or not (is_topic_name(words[0]) and is_topic_id(words[1])):
             raise UsageError(
                 f"{path}: line {number} is not `topic id`: {line[:_MOST_SHOWN]!r}",
                 hint="an id has 22 characters; kafka-topics --describe --topic NAME prints it as TopicId",

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,10 +31,9 @@ from enum import IntEnum
 from itertools import pairwise
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, is_topic_name
 
 _SHOWN = 80  # characters of what somebody else wrote, in an error
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _UUID_LENGTH = 22
 
 
@@ -99,7 +97,7 @@ class TopicIdPartition:
     partition: int
 
     def __post_init__(self) -> None:
-        if not _TOPIC.fullmatch(self.topic) or self.topic in {".", ".."}:
+        if not is_topic_name(self.topic):
             name = self.topic[:_SHOWN]
             raise InvalidKeyError(f"{name!r} is not a topic name: 1 to 249 letters, digits, dots, dashes, _")
         if self.topic_id is not None and not is_uuid(self.topic_id):

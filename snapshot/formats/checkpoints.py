@@ -28,6 +28,7 @@ from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.units import count_of
 
 _VERSION = "0"
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ZERO_TOPIC_ID = "A" * 22
 # As many digits as a Java long has: int() takes underscores and other scripts' digits, and refuses 5,000 of them.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -121,6 +122,11 @@ def parse_topic_id(text: str, *, name: str) -> str:
 def format_topic_id(topic_id: str) -> str:
     """The inverse of `parse_topic_id`."""
     return f"version: 0\ntopic_id: {topic_id}"
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether Kafka allows a topic of this name (Topic.validate)."""
+    return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
 
 
 def is_topic_id(text: str) -> bool:

@@ -90,6 +90,16 @@ def test_one_id_for_two_topics_is_refused_with_both_names(tmp_path: Path) -> Non
     assert_said(ran, 2, "line 3: other has the id of orders")
 
 
+@pytest.mark.parametrize("name", ["or/ders", "o" * 250, "..", "o[" * 9000])
+def test_a_line_of_topic_ids_whose_topic_kafka_refuses_is_shown_in_short(tmp_path: Path, name: str) -> None:
+    write_small_log(tmp_path / "logs")
+    ids = tmp_path / "ids.txt"
+    ids.write_text(f"{name} lZ6vvmajTWKDBUTV6SQAtQ\n")
+    ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--topic-ids", ids)
+    assert_said(ran, 2, "line 1 is not `topic id`")
+    assert len(ran.err) < 1000
+
+
 def test_the_command_that_a_plan_names_is_whole_and_does_what_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
