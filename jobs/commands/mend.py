@@ -28,6 +28,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.readiness.remote_check import CheckDepth
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.mend import Mending
@@ -40,7 +41,8 @@ class MendedSegment(MissingRemoteSegment):
     COLUMNS: ClassVar = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "action", "outcome")
     action: MendAction
     outcome: MendOutcome
-    reason: Annotated[str, Meta(description='why it failed, or ""')]
+    reason: Annotated[str, Meta(description='why it failed or, if it did not, what is wrong with it; ""')]
+    replaced_by: Annotated[str, Meta(description='id of the segment that takes its place, or ""')]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class MendSummary:
     NOT_TOLD: ClassVar = ("place", "place_evidence")
     known: Annotated[int, Meta(description="segments that brokers know and read")]
     missing: int
+    wrong: int
     mended: int
     encryption_unknown: Annotated[
         int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
@@ -62,8 +65,14 @@ class MendSummary:
 @opt.cluster_options(required=True)
 @place_options
 @once("--from", "wrong", metavar="URI", help="Where the objects were uploaded by mistake: looked at first.")
-@once("--from-layout", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
+@once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
 @click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at second.")
+@click.option(
+    "--depth",
+    type=click.Choice([each.value for each in CheckDepth]),
+    help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
+)
+@click.option("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
 @opt.topic_option
 @opt.expiration_option
 @opt.producer_expiration_option
@@ -75,8 +84,10 @@ def mend(
     cluster: Cluster,
     place: PlaceRequest,
     wrong: str | None,
-    from_layout: str | None,
+    lies_as: str | None,
     log_dirs: tuple[str, ...],
+    depth: str | None,
+    delete_bad: bool,
     topic: re.Pattern[str] | None,
     expiration: int | None,
     producer_expiration: int | None,
@@ -84,7 +95,7 @@ def mend(
     allow_plaintext: bool,
     apply: bool,
 ) -> int:
-    r"""Put back objects of remote segments that brokers know and do not find in --remote.
+    r"""Mend remote segments that brokers read: missing objects, and wrong snapshots, indexes or logs.
 
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
@@ -92,54 +103,62 @@ def mend(
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --from s3://bucket/wrong-prefix
 
-    An object comes from --from, if it was uploaded to a wrong prefix or in a wrong layout; or it is made again, as
-    tiersnap tier makes it, from the log in --log-dir, or from the segment's other objects and the producer state that
-    the tier tells where it begins. It gets the key that brokers look for, under the same segment id. No record changes,
-    nothing is overwritten, --from stays as it is. Brokers read it without a restart. If an object cannot be made so
-    that it fits the others, nothing is written (exit code 4).
+    A missing object comes from --from, if it was uploaded to a wrong prefix or in a wrong layout; or it is made again,
+    as tiersnap tier makes it, from the log in --log-dir, or from the segment's other objects and the producer state
+    that the tier tells where it begins. It gets the key that brokers look for, under the same segment id. No record
+    changes, nothing is overwritten, --from stays as it is. Brokers read it without a restart.
 
-    That brokers read --remote is proven as by tiersnap publish. Plain text goes among no encrypted segments.
+    A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
+    replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,
+    also while copying is on. After each record brokers read each offset that they read before. The wrong one
+    stays, counts for retention.bytes, and is still found by verify. With --delete-bad it is deleted: brokers are told,
+    and its objects go. So does a segment that lost to another copy of the same offsets.
+
+    What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
+    publish. Plain text goes among no encrypted segments.
     """
+    from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.remote_storage.check.local_log import local_logs
-    from tiersnap.remote_storage.cluster.make_again import MakeAgain, RemoteLogs
-    from tiersnap.remote_storage.cluster.mend import Mending, exit_code_of, plan_mending
-    from tiersnap.remote_storage.cluster.missing_objects import find_missing, log_starts, read_by_brokers
-    from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-    from tiersnap.remote_storage.cluster.put_back import PutBack, check_known
+    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
+    from tiersnap.remote_storage.cluster.mend import exit_code_of
+    from tiersnap.remote_storage.cluster.mend_tier import MendRequest, MendTier
+    from tiersnap.remote_storage.cluster.missing_objects import log_starts, read_by_brokers
     from tiersnap.remote_storage.cluster.right_segments import MendRules
+    from tiersnap.remote_storage.inventory.observe import Observe
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import Selection, matches_topic
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.remote_listing import Encryption
-    from tiersnap.snapshot.replay.remote_start import Beginnings
+    from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
 
-    prover = place.prover(cluster, output.talk, apply=apply, writes=apply)
+    prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
     target, layout = prover.store, prover.layout(place.layout)
-    source = None if wrong is None else open_existing_store(wrong, place.s3, writes=False)
-    lies_as = open_layout(from_layout or layout.name)
-    if source is not None and (source.uri, lies_as.name) == (target.uri, layout.name):
+    source = (
+        None
+        if wrong is None
+        else (open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as or layout.name))
+    )
+    if source is not None and (source[0].uri, source[1].name) == (target.uri, layout.name):
         raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
-    local = {} if not log_dirs else local_logs(log_dirs, Selection(topic), Beginnings(), check_crc=True)
     rules = MendRules(Expiry(expiration, now), producer_expiration)
+    begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
+    local = {} if not log_dirs else local_logs(log_dirs, Selection(topic), begins, check_crc=True)
+    checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
+    request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending"):
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
-        missing = find_missing(ask, reader.cache.ours, target, layout)
-        proof = prover.prove(layout) if missing.segments else None
-        if source is None:
-            done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in missing.segments]
-        else:
-            done = plan_mending(source, missing.segments, lies_as, layout, None if allow_plaintext else target)
-            done = list(PutBack(source, target, layout, reader.read_to_end).each(done)) if apply else done
-        starts = log_starts(cluster, {each.metadata.id.topic_id_partition for each in done})
-        logs = RemoteLogs(target, layout, rules, local, starts)
-        make = MakeAgain(logs, partial(check_known, reader.read_to_end), allow_plaintext, apply)
-        done = list(make.each(done))
+        logs = RemoteLogs(target, layout, rules, local, log_starts(cluster, ask()))
+        tierer = Tierer(new_run_id(), now)
+        prove = partial(prover.prove, layout)
+        mended = MendTier(cluster, prover.metadata_topic, reader, logs, tierer, ask, prove, request).run()
+    done, missing, proof = mended.done, mended.missing, mended.proof
     errors = [each.error for each in done if each.error is not None]
-    mended = sum(each.outcome is MendOutcome.MENDED for each in done)
+    count = sum(each.outcome is MendOutcome.MENDED for each in done)
     told = () if proof is None else (proof.sentence, proof.evidence)
     unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
-    summary = MendSummary(missing.known, len(done), mended, len(unknown), *told)
+    summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
     output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
     tell_place(output, proof)
     output.talk(missing.sentence)
@@ -151,5 +170,11 @@ def mend(
 
 
 def _row(each: Mending) -> MendedSegment:
-    reason = "" if each.error is None else each.error.message
-    return MendedSegment(**fields_of_missing(each.missing), action=each.action, outcome=each.outcome, reason=reason)
+    reason = each.problem if each.error is None else each.error.message
+    return MendedSegment(
+        **fields_of_missing(each.missing),
+        action=each.action,
+        outcome=each.outcome,
+        reason=reason,
+        replaced_by=each.replaced_by,
+    )

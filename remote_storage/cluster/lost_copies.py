@@ -2,8 +2,9 @@
 
 One rule: no record makes less readable. For each leader epoch, offsets that brokers read of a complete copy stay so. If
 they find a lost copy of this log, they go on finding one, or a complete one: its objects may be put back. So a copy of
-ours may fill a gap, or take the place of one that is lost. If it would hide others, or brokers would not read it, it is
-held back. Nothing is told if none of the brokers' copies is complete: this may not be their remote storage.
+ours may fill a gap, or take the place of one that is lost or, if `mend` says so, wrong. If it would hide others, or
+brokers would not read it, it is held back. Nothing is told if none of the brokers' copies is complete: this may not be
+their remote storage.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ KEEP_LOCAL = (
 )
 _OTHER_PLACE = f"is --remote, with its prefix and --layout, what the brokers use? If it is: {KEEP_LOCAL}"
 _NAMED = 5
-_NOTHING, _LOST, _COMPLETE = range(3)
+_NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
 
 class ReadableOffsets:
@@ -37,6 +38,7 @@ class ReadableOffsets:
         index: RemoteIndex,
         of_this_log: Iterable[RemoteLogSegmentMetadata],
         gone: Collection[str],
+        wrong: Collection[str],
         log_start_offset: int,
     ) -> None:
         """Take what is known.
@@ -45,11 +47,13 @@ class ReadableOffsets:
             index: changed by what is planned.
             of_this_log: finished copies of the leader's lineage.
             gone: segment ids of finished copies that are not complete.
+            wrong: segment ids of copies that are there, and are to be replaced.
             log_start_offset: offsets below count for nothing.
         """
         self._index = index
         self._of_this_log = {each.id.segment_id: each for each in of_this_log}
         self._gone = gone
+        self._wrong = wrong
         self._log_start = log_start_offset
         self._held: list[Interval] | None = None
 
@@ -101,7 +105,7 @@ class ReadableOffsets:
             LostCopyError: there are some, and none is complete.
         """
         theirs = sorted(self._of_this_log.values(), key=lambda each: each.start_offset)
-        if theirs and not any(self._rank(each) == _COMPLETE for each in theirs):
+        if theirs and all(self._rank(each) < _WRONG for each in theirs):
             raise LostCopyError(
                 f"{theirs[0].id.topic_id_partition}: {_not_complete(theirs)}, nor is any other of this partition",
                 hint=_OTHER_PLACE,
@@ -116,7 +120,7 @@ class ReadableOffsets:
         if copy is None:
             return _NOTHING
         if copy.id.segment_id not in self._gone:
-            return _COMPLETE
+            return _WRONG if copy.id.segment_id in self._wrong else _COMPLETE
         return _LOST if copy.id.segment_id in self._of_this_log else _NOTHING
 
 

@@ -58,10 +58,10 @@ class RemoteLogs:
             records: of those that may be asked for.
             wrong: ids of segments whose snapshots are not believed.
         """
-        listed = {each.segment_id: each for each in list_segments(self.store, _KEYS, partition, local=self._is_local)}
-        local = self.local.get((partition.topic, partition.partition))
-        if local is not None and (not local.partition.segments or local.partition.topic_id != partition.topic_id):
-            local = None
+        listed = {
+            each.segment_id: each for each in list_segments(self.store, _KEYS, partition, local=self.layout.is_local)
+        }
+        local = self.local_log(partition)
         lineage = None if local is None else local.partition.leader_epochs
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
             yield RightSegments(
@@ -78,9 +78,11 @@ class RemoteLogs:
                 Path(folder),
             )
 
-    @property
-    def _is_local(self) -> bool:
-        return self.layout.is_local
+    def local_log(self, partition: TopicIdPartition) -> LocalLog | None:
+        """Return the log of a partition on this host; None without one, or if it has no segment."""
+        found = self.local.get((partition.topic, partition.partition))
+        is_it = found is not None and found.partition.segments and found.partition.topic_id == partition.topic_id
+        return found if is_it else None
 
     def _lineage(self, listed: Sequence[SegmentObjects]) -> LeaderEpochs:
         """Return the leader epochs of the newest complete segment that tells them; empty if none does."""
@@ -116,23 +118,19 @@ class MakeAgain:
             if not any(_is_left(each) for each in of_one):
                 yield from of_one
                 continue
-            look = EncryptionLook(self.logs.store)
             with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
                 for each in of_one:
-                    yield self._mended(each, right, look) if _is_left(each) else each
+                    yield self._mended(each, right) if _is_left(each) else each
 
-    def _mended(self, mending: Mending, right: RightSegments, look: EncryptionLook) -> Mending:
+    def _mended(self, mending: Mending, right: RightSegments) -> Mending:
         record, made = mending.metadata, list[str]()
         store, layout = self.logs.store, self.logs.layout
         planned = replace(mending, action=MendAction.REBUILD, outcome=MendOutcome.PLANNED, error=None)
         there = right.listed.get(record.id.segment_id)
         try:
-            if not (layout.is_local or (there is not None and KeyKind.RSM_MANIFEST in there.objects)):
-                shown = look.of_partition(record.id.topic_id_partition)
-                if shown.manifest and not self.allow_plaintext:
-                    raise plaintext_refused(record, shown.manifest)
-                is_unknown = shown.encryption is Encryption.UNKNOWN
-                planned = replace(planned, encryption=Encryption.UNKNOWN if is_unknown else None)
+            if there is None or KeyKind.RSM_MANIFEST not in there.objects:
+                encryption = check_plaintext(store, layout, record, allowed=self.allow_plaintext)
+                planned = replace(planned, encryption=encryption)
             with right.of(record, prefers_local=False) as segment:
                 lacking = plan_lacking(store, layout, record, there, segment.bundle(store))
                 if not self.apply:
@@ -149,6 +147,22 @@ class MakeAgain:
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
         _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
         return replace(planned, outcome=MendOutcome.MENDED)
+
+
+def check_plaintext(
+    store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata, *, allowed: bool
+) -> Encryption | None:
+    """See that plain text may go where a segment lies; UNKNOWN if no manifest shows it.
+
+    Raises:
+        PlaintextRefusedError: a manifest shows that the plugin encrypts there, and plain text is not `allowed`.
+    """
+    if allowed or layout.is_local:
+        return None
+    shown = EncryptionLook(store).of_partition(record.id.topic_id_partition)
+    if shown.manifest:
+        raise plaintext_refused(record, shown.manifest)
+    return Encryption.UNKNOWN if shown.encryption is Encryption.UNKNOWN else None
 
 
 def _is_left(mending: Mending) -> bool:

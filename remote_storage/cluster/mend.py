@@ -1,4 +1,4 @@
-"""Missing segments that lie in another place, where they were uploaded by mistake: found there, and how each ends."""
+"""Segments that are mended, and how each ends; those that lie in another place, where they were uploaded by mistake."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _KEYS = ObjectKeys()
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """One missing segment, and how it ends.
+    """One missing or wrong segment, and how it ends.
 
     Attributes:
         found: it, in the other place; None where it is not complete there.
         error: why it failed, or was not found in --from.
         encryption: whether the plugin encrypts where plain text is to go; None where nobody looked.
+        problem: why it is wrong; "" of one that lacks objects.
+        replaced_by: id of the segment that takes its place; "" before it is uploaded.
     """
 
     missing: MissingSegment
@@ -37,6 +39,8 @@ class Mending:
     found: RemoteSegment | None = None
     error: TiersnapError | None = None
     encryption: Encryption | None = None
+    problem: str = ""
+    replaced_by: str = ""
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:

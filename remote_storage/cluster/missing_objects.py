@@ -115,7 +115,8 @@ def read_by_brokers(
 ) -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
     """Return the finished segments that brokers read now, ascending, by partition of the topics that there are.
 
-    Segments below the log start are left out. `reader` reads all of the metadata topic.
+    Segments below the log start are left out, and those in whose place brokers find others. `reader` reads all of the
+    metadata topic.
     """
     cache = reader.read_to_end()
     wanted = [each for each in cache.partitions() if is_wanted(each.topic)]
@@ -124,7 +125,9 @@ def read_by_brokers(
     found = {}
     for each in live:
         start = starts.get(each, 0)  # without a leader nobody says where the log starts: all counts
-        segments = [segment for segment in cache.in_state(each, _FINISHED) if segment.end_offset >= start]
+        found_ids = cache.index(each).found()
+        finished = (segment for segment in cache.in_state(each, _FINISHED) if segment.id in found_ids)
+        segments = [segment for segment in finished if segment.end_offset >= start]
         if segments:
             found[each] = sorted(segments, key=lambda segment: (segment.start_offset, segment.id.segment_id))
     return found

@@ -6,10 +6,12 @@ from enum import StrEnum
 
 
 class MendAction(StrEnum):
-    """The way in which a missing segment comes back."""
+    """The way in which a segment is mended."""
 
     COPY = "COPY"  # its objects as they are
-    REBUILD = "REBUILD"  # in another layout, built again from the segment
+    REBUILD = "REBUILD"  # its missing objects, made again
+    REPLACE = "REPLACE"  # a right segment under a new id takes its place
+    DELETE = "DELETE"  # brokers find another one instead: its record and objects go
     NONE = "NONE"  # it is not there, or is another segment
 
 

@@ -30,6 +30,7 @@ def plan_publication(
     *,
     stuck: Collection[TopicIdPartition] = (),
     complete_segments: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
+    wrong: Collection[str] = (),
 ) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
@@ -59,6 +60,7 @@ def plan_publication(
                 log_start_offset=start,
                 why_outside=why_outside,
                 complete_segments=None if complete_segments is None else partial(complete_segments, partition),
+                wrong=wrong,
             )
             plan = replace(plan, segments=planned)
             if not plan.is_done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -119,6 +119,7 @@ def plan_segments(
     log_start_offset: int,
     why_outside: WhyOutside,
     complete_segments: WholeOf | None = None,
+    wrong: Collection[str] = (),
 ) -> tuple[SegmentToPublish, ...]:
     """Plan the finished segments of one partition, ascending, and behind them name what is lost.
 
@@ -126,7 +127,7 @@ def plan_segments(
     with what lies behind it at the end of the log. `why_outside` says why a segment is not in the partition's lineage,
     "" if it is; asked only where something is new or lost, and then of what is new and of the finished segments.
     `complete_segments` is asked of those that are not among `segments`; without it whatever lies below the end of the
-    brokers' copies is taken to be in them.
+    brokers' copies is taken to be in them. Copies of the ids `wrong` are to be replaced by complete ones.
 
     Raises:
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
@@ -138,10 +139,10 @@ def plan_segments(
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
     finished = _finished(known.values())
     gone = _gone(finished, segments, log_start_offset, complete_segments)
-    if not gone and TO_BE_TOLD.isdisjoint(actions):
+    if not gone and not wrong and TO_BE_TOLD.isdisjoint(actions):
         return tuple(map(SegmentToPublish, segments, actions))
     of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
-    readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, log_start_offset)
+    readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
     readable.refuse_other_place()
     planning = _Planning(readable, known, _end_of(of_this_log, log_start_offset))
     planned: list[SegmentToPublish] = []

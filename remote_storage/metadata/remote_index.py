@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     ALLOWED_TRANSITIONS,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
 )
@@ -101,6 +102,10 @@ class RemoteIndex:
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Return the copies that are finished, whether they are found or not."""
         return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
+
+    def found(self) -> set[RemoteLogSegmentId]:
+        """Return the ids of the copies that are found for some offset of some leader epoch."""
+        return {copy.id for epoch in self.epochs.values() for copy, _ in epoch.copies}
 
     def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
         """Take a record; returns its segment as it is now, None if a broker drops the record."""

@@ -197,7 +197,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
         return None
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
     check_not_expired(segment, inventory)
-    is_whole = claimed.finished in {copy.segment_id for copy in inventory.segments}
+    is_whole = claimed.finished in job.replaced.union(copy.segment_id for copy in inventory.segments)
     if not is_whole:
         check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
     return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)
@@ -213,6 +213,8 @@ def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Cl
         TransientError: something could not be deleted.
     """
     for earlier in claimed.earlier:
+        if earlier.segment_id in job.replaced:
+            continue
         of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
         for upload in job.store.unfinished_uploads(job.layout.stem(of_it)):
             if earlier.segment_id in upload.key:

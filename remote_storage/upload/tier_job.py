@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
@@ -93,7 +93,11 @@ class Tierer:
 
 @dataclass(frozen=True, slots=True)
 class TierJob:
-    """One partition to tier: its place in remote storage, what was read there, and who tiers it."""
+    """One partition to tier: its place in remote storage, what was read there, and who tiers it.
+
+    Attributes:
+        replaced: ids of segments that brokers know and that are wrong: they count for nothing here, and stay.
+    """
 
     store: ObjectStore
     layout: Layout
@@ -101,6 +105,7 @@ class TierJob:
     partition: TopicIdPartition
     tierer: Tierer
     known: KnownManifests | None = None
+    replaced: frozenset[str] = frozenset()
 
     @property
     def is_local(self) -> bool:
@@ -109,9 +114,10 @@ class TierJob:
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
-        return list_remote_partition(
+        found = list_remote_partition(
             self.store, self.keys, self.partition, local=self.is_local, local_start=local_start, known=self.known
         )
+        return replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.replaced))
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""

@@ -12,10 +12,13 @@ import pytest
 
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.oracle.remote_index import Table, remote_index_oracle
-from tests.reference.random_publications import EPOCHS, OFFSETS, publication
+from tests.reference.mended_history import WrongTier, wrong_tier
+from tests.reference.random_publications import EPOCHS, OFFSETS, Record, publication
 from tests.reference.readable import complete, planned
 from tests.reference.remote_index import RemoteIndex as Reference
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 
 pytestmark = pytest.mark.broker
 
@@ -55,6 +58,45 @@ def judge(version: str, count: int, folder: Path) -> None:
         for before, after in pairwise([{}, *(each.found for each in said)][known:]):
             assert complete(case, before).keys() <= complete(case, after).keys(), case
     assert told > count / 2, "few records were planned"
+
+
+@pytest.mark.kafka(CURRENT_VERSION)
+def test_mend_hides_no_offset_from_kafkas_cache(tmp_path):
+    judge_mend(CURRENT_VERSION, 400, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka("3.9.1", "4.4.0")
+@pytest.mark.parametrize("version", ["3.9.1", "4.4.0"])
+def test_mend_hides_no_offset_from_kafkas_cache_in_many_histories(version, tmp_path):
+    judge_mend(version, 2_000, tmp_path)
+
+
+def judge_mend(version: str, count: int, folder: Path) -> None:
+    """After each record of a mend Kafka reads what it read before; a run that is killed anywhere ends as one that is not.
+
+    Killed runs go on with the same records; where they do not, Kafka reads theirs, too.
+    """
+    histories: list[tuple[WrongTier, list[Record]]] = []
+    for tier in map(wrong_tier, range(count)):
+        known, whole = len(tier.case.records), tier.mended(tier.case.records)
+        assert tier.mended(whole) == whole, tier
+        killed = [tier.mended(whole[:at]) for at in range(known, len(whole))]
+        assert all(tier.is_read(each) == tier.is_read(whole) for each in killed if each != whole), tier
+        histories += [(tier, each) for each in [whole, *killed] if each is whole or each != whole]
+    records = [history for _, history in histories]
+    answers = remote_index_oracle(version, records, folder, epochs=EPOCHS, offsets=OFFSETS)
+    replaced = 0
+    for (tier, history), said in zip(histories, answers, strict=True):
+        known, gone = len(tier.case.records), set(tier.case.lost)
+        tables = [{}, *(each.found for each in said)][known:]
+        for record, (before, after) in zip(history[known:], pairwise(tables), strict=True):
+            if isinstance(record, SegmentUpdate) and record.state is SegmentState.DELETE_SEGMENT_STARTED:
+                gone.add(record.id.segment_id)  # its objects go next
+            readable = {cell for cell, copy in before.items() if cell[1] >= tier.case.log_start and copy not in gone}
+            assert readable <= {cell for cell, copy in after.items() if copy not in gone}, tier
+        replaced += any(isinstance(record, SegmentRecord) for record in history[known:])
+    assert replaced > count / 3, "few segments were replaced"
 
 
 def table_of(model: RemoteIndex) -> Table:

@@ -1,0 +1,205 @@
+"""Mend what brokers read in remote storage: put missing objects back, replace wrong segments, delete unread ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import open_lineage
+from tiersnap.remote_storage.cluster.location_proof import PlaceProof
+from tiersnap.remote_storage.cluster.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.cluster.mend import Mending, plan_mending
+from tiersnap.remote_storage.cluster.mend_plan import may_be_deleted, unread, wrong_and_read
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.put_back import PutBack, check_known
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.replace_wrong import DeleteUnread, ReplaceWrong, failed
+from tiersnap.remote_storage.inventory.complete import complete_segments
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+
+Known = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
+
+
+@dataclass(frozen=True, slots=True)
+class MendRequest:
+    """The options of a run.
+
+    Attributes:
+        source: where objects were uploaded by mistake, and their layout there; None without one.
+        depth: to which segments are verified; None looks for missing objects alone.
+        log_dirs: of leaders, for leader epochs if leaders cannot be asked.
+        delete_bad: delete segments that brokers read no more: wrong ones, and those that were copied twice.
+        allow_plaintext: also among segments that the plugin encrypted.
+        apply: write.
+    """
+
+    source: tuple[ObjectStore, Layout] | None = None
+    depth: CheckDepth | None = None
+    log_dirs: Sequence[str] = ()
+    delete_bad: bool = False
+    allow_plaintext: bool = False
+    apply: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """The result of a run.
+
+    Attributes:
+        missing: segments that lacked objects.
+        wrong: number of other segments that are wrong.
+        done: all that was mended, or would be.
+        proof: that brokers read there; None where there is nothing to mend.
+    """
+
+    missing: Missing
+    wrong: int
+    done: Sequence[Mending]
+    proof: PlaceProof | None = None
+
+
+@dataclass(frozen=True)
+class MendTier:
+    """One run.
+
+    Attributes:
+        ask: what brokers read now.
+        prove: proves that they read there; called once, before the first write and only where there is something.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    reader: MetadataReader
+    logs: RemoteLogs
+    tierer: Tierer
+    ask: Callable[[], Known]
+    prove: Callable[[], PlaceProof]
+    request: MendRequest
+
+    def run(self) -> Mended:
+        """Mend, or plan it.
+
+        Raises:
+            WrongPlaceError, UnprovenPlaceError: brokers may read another place.
+            TransientError: brokers or the store do not answer.
+        """
+        logs = self.logs
+        known = self.ask()
+        missing = find_missing(self.ask, self.reader.cache.ours, logs.store, logs.layout)
+        wrong = dict(self._wrong(known)) if self.request.depth is not None else {}
+        proof = self.prove() if missing.segments or wrong or self.request.delete_bad else None
+        done = list(self._put_back(missing))
+        for partition in known:
+            bad = wrong.get(partition, {})
+            of_one = [each for each in done if each.metadata.id.topic_id_partition == partition]
+            left = self._to_replace(partition, of_one, bad)
+            if left:
+                ids = {each.metadata.id.segment_id for each in left}
+                replaced = self._replace(partition, left, ids | bad.keys())
+                done = [each for each in done if each.metadata.id.segment_id not in ids] + replaced
+            if self.request.delete_bad:
+                done += self._deleted(partition, bad)
+        lacking = {each.metadata.id.segment_id for each in missing.segments}
+        return Mended(missing, sum(len(each.keys() - lacking) for each in wrong.values()), done, proof)
+
+    # Missing objects.
+
+    def _put_back(self, missing: Missing) -> Iterator[Mending]:
+        logs, asked = self.logs, self.request
+        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in missing.segments]
+        if asked.source is not None:
+            source, lies_as = asked.source
+            look_in = None if asked.allow_plaintext else logs.store
+            done = plan_mending(source, missing.segments, lies_as, logs.layout, look_in)
+            if asked.apply:
+                done = list(PutBack(source, logs.store, logs.layout, self.reader.read_to_end).each(done))
+        known = partial(check_known, self.reader.read_to_end)
+        return MakeAgain(logs, known, asked.allow_plaintext, asked.apply).each(done)
+
+    # Wrong segments.
+
+    def _wrong(self, known: Iterable[TopicIdPartition]) -> Iterator[tuple[TopicIdPartition, Mapping[str, str]]]:
+        """Yield partitions with what is wrong with their segments, by segment id."""
+        rules, depth = self.logs.rules, self.request.depth
+        assert depth is not None
+        asked = CheckRequest(depth, rules.now, rules.producer_expiration)
+        for partition in known:
+            local = self.logs.local_log(partition)
+            compare = None if local is None else local.compare
+            check = PartitionCheck(
+                self.logs.store, partition, asked, self.logs.layout.is_local, compare_locally=compare
+            )
+            unsound = {each.segment_id: each.reason for each in check.checks() if not each.verdict.is_sound}
+            unsound.pop("", None)
+            if unsound:
+                yield partition, unsound
+
+    def _to_replace(
+        self,
+        partition: TopicIdPartition,
+        done: Sequence[Mending],
+        bad: Mapping[str, str],
+    ) -> list[Mending]:
+        """Return segments that brokers read and that are wrong, or that lack objects which do not come back."""
+        lost = {each.metadata.id.segment_id: each for each in done if each.outcome is MendOutcome.FAILED}
+        wrong = (bad.keys() - {each.metadata.id.segment_id for each in done}) | lost.keys()
+        index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
+        return [
+            replace(lost.get(each.id.segment_id) or self._named(each), problem=bad.get(each.id.segment_id, ""))
+            for each in wrong_and_read(index, wrong, start)
+        ]
+
+    def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
+        dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs
+        with open_lineage(self.cluster, dirs) as lineage:
+            job = ReplaceWrong(
+                self.cluster,
+                self.metadata_topic,
+                self.reader,
+                lineage,
+                self.logs,
+                self.tierer,
+                self.request.allow_plaintext,
+                self.request.apply,
+            )
+            done = job.of_partition(partition, left, wrong)
+        # Why an object cannot be put back says more than why the segment cannot be replaced.
+        first = {each.metadata.id: each.error for each in left}
+        return [replace(each, error=each.error and (first[each.metadata.id] or each.error)) for each in done]
+
+    def _named(self, record: RemoteLogSegmentMetadata) -> Mending:
+        missing = MissingSegment(record, record.id.segment_id in self.reader.cache.ours, ())
+        return Mending(missing, MendAction.NONE, MendOutcome.FAILED)
+
+    # Segments that brokers read no more.
+
+    def _deleted(self, partition: TopicIdPartition, wrong: Collection[str]) -> Iterator[Mending]:
+        cache, logs = self.reader.read_to_end(), self.logs
+        index = cache.index(partition)
+        job = DeleteUnread(self.metadata_topic, self.reader, logs, logs.rules.now)
+        ids = [each.id.segment_id for each in unread(index)]
+        there = (
+            complete_segments(logs.store, ObjectKeys(), partition, ids, local=logs.layout.is_local) if ids else set()
+        )
+        deleting = list(cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED))
+        for segment in may_be_deleted(index, deleting, set(there).difference(wrong)):
+            planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)
+            if not self.request.apply:
+                yield planned
+                continue
+            try:
+                job.delete(segment)
+                yield replace(planned, outcome=MendOutcome.MENDED)
+            except TiersnapError as error:
+                yield failed(planned, error)

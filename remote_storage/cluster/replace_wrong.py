@@ -1,0 +1,213 @@
+"""Wrong segments that brokers read, replaced by right ones under new ids; those that brokers read no more, deleted.
+
+A right segment is uploaded by the code of `tier` and published by that of `publish`: after each record each offset is
+read that was read before. The claim of a replaced segment keeps its id, so that nobody deletes what brokers know. If a
+run is killed, the next one finds the segment that was uploaded, and publishes it.
+
+A deletion is Kafka's own (RemoteLogManager.deleteRemoteLogSegment): DELETE_SEGMENT_STARTED, the objects,
+DELETE_SEGMENT_FINISHED. Its records name no broker, so a run knows those that it must go on with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import Lineage
+from tiersnap.remote_storage.cluster.make_again import RemoteLogs, check_plaintext
+from tiersnap.remote_storage.cluster.mend import Mending
+from tiersnap.remote_storage.cluster.mend_plan import deletion, unread
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.planner import plan_publication
+from tiersnap.remote_storage.cluster.publish import publish_plans
+from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.cluster.right_segments import RightSegments, not_rebuilt
+from tiersnap.remote_storage.inventory.complete import complete_segments
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
+from tiersnap.remote_storage.retire.leftovers import Swept
+from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.upload.bundle import PlannedSegment
+from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.uploader import delete_copy
+from tiersnap.snapshot.errors import TiersnapError
+
+_log = logging.getLogger(__name__)
+
+_KEYS = ObjectKeys()
+_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+_DELETING, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True)
+class ReplaceWrong:
+    """Replaces wrong segments, partition by partition.
+
+    Attributes:
+        apply: write; without it segments are made to see that they can be, and nothing is kept.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    reader: MetadataReader
+    lineage: Lineage
+    logs: RemoteLogs
+    tierer: Tierer
+    allow_plaintext: bool
+    apply: bool
+
+    def of_partition(
+        self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
+    ) -> list[Mending]:
+        """Replace segments of one partition, in ascending offsets.
+
+        Args:
+            wrong: ids of all segments of the partition that are wrong or lack objects.
+        """
+        done = [replace(each, action=MendAction.REPLACE, outcome=MendOutcome.PLANNED, error=None) for each in planned]
+        job = TierJob(self.logs.store, self.logs.layout, _KEYS, partition, self.tierer, replaced=frozenset(wrong))
+        with self.logs.right_segments(partition, [each.metadata for each in done], wrong) as right:
+            done = self._allowed(partition, done, wrong)
+            done = [self._uploaded(each, right, job) if each.error is None else each for each in done]
+        uploaded = [each for each in done if each.replaced_by]
+        return done if not uploaded else self._published(partition, done, wrong)
+
+    def _allowed(self, partition: TopicIdPartition, done: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
+        """Ask, before a byte is sent, whether brokers may be told of a segment in the place of each."""
+        try:
+            check_plaintext(self.logs.store, self.logs.layout, done[0].metadata, allowed=self.allow_plaintext)
+        except TiersnapError as error:
+            return [failed(each, error) for each in done]
+        ids = {new_segment_id(): each for each in done}
+        plan = self._plan(partition, [_renamed(each.metadata, segment_id) for segment_id, each in ids.items()], wrong)
+        return [_judged(each, plan, segment_id) for segment_id, each in ids.items()]
+
+    def _plan(
+        self, partition: TopicIdPartition, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]
+    ) -> PublishPlan:
+        """Plan records of new segments; the copy task goes on behind them, so it need not rest."""
+        ordered = sorted(new, key=lambda each: each.start_offset)
+        wanted = {partition: ordered}
+        (plan,) = plan_publication(
+            self.cluster,
+            self.reader.read_to_end(),
+            self.lineage,
+            wanted,
+            stuck={partition},
+            complete_segments=self._complete,
+            wrong=wrong,
+        )
+        return plan
+
+    def _complete(self, partition: TopicIdPartition, ids: Collection[str]) -> Collection[str]:
+        local = self.logs.layout.is_local
+        return complete_segments(self.logs.store, _KEYS, partition, ids, local=local)
+
+    def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> Mending:
+        record = mending.metadata
+        try:
+            with right.of(record, prefers_local=True) as segment:
+                if not self.apply:
+                    segment.bundle(job.store)
+                    return mending
+                segment_id = self._upload(job, segment)
+                if segment_id is None:
+                    raise not_rebuilt(record, "other segments hold its offsets: tiersnap publish tells brokers of them")
+        except TiersnapError as error:
+            return failed(mending, error)
+        _log.info("uploaded %s in the place of %s", segment_id, record.id)
+        return replace(mending, replaced_by=segment_id)
+
+    def _upload(self, job: TierJob, segment: PlannedSegment) -> str | None:
+        """Upload a segment unless it is there; returns the id of the one that counts.
+
+        Raises:
+            TiersnapError: it could not be uploaded, and nothing of it is visible.
+        """
+        inventory = job.list_remote_partition(segment.base_offset)
+        begun = begin_attempt(job, segment, inventory, Deadline(self.tierer.timeout))
+        ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun
+        if ended.lost is not None:
+            raise ended.lost.error
+        last = ended.events[-1]
+        if last.error is not None:
+            raise last.error.error
+        return last.segment_id
+
+    def _published(self, partition: TopicIdPartition, done: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
+        new = [_renamed(each.metadata, each.replaced_by) for each in done if each.replaced_by]
+        try:
+            plan = self._plan(partition, new, wrong)
+            publish_plans(self.metadata_topic, self.reader, [plan], None)
+        except TiersnapError as error:
+            return [failed(each, error) if each.replaced_by else each for each in done]
+        judged = [_judged(each, plan, each.replaced_by) if each.replaced_by else each for each in done]
+        return [
+            replace(each, outcome=MendOutcome.MENDED) if each.replaced_by and each.error is None else each
+            for each in judged
+        ]
+
+
+def failed(mending: Mending, error: TiersnapError) -> Mending:
+    """Return a segment that is not mended."""
+    return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=error)
+
+
+def _judged(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
+    """Return a segment as a plan with a new id for it says."""
+    if plan.refusal is not None:
+        return failed(mending, plan.refusal)
+    told = {each.metadata.id.segment_id: each for each in plan.segments}[segment_id]
+    if told.error is not None:
+        return failed(mending, told.error)
+    if told.action not in TO_BE_TOLD:
+        return failed(
+            mending, not_rebuilt(mending.metadata, f"brokers would not read a segment in its place: {told.action}")
+        )
+    return mending
+
+
+def _renamed(record: RemoteLogSegmentMetadata, segment_id: str) -> RemoteLogSegmentMetadata:
+    return replace(record, id=replace(record.id, segment_id=segment_id), state=_FINISHED)
+
+
+# Segments that brokers read no more.
+
+
+@dataclass(frozen=True)
+class DeleteUnread:
+    """Deletes segments that brokers read no more."""
+
+    metadata_topic: MetadataTopic
+    reader: MetadataReader
+    logs: RemoteLogs
+    now: int
+
+    def delete(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Delete a segment, or go on with its deletion.
+
+        Raises:
+            TransientError: an object could not be deleted; the next run goes on.
+            DeliveryFailedError: a record was not acknowledged.
+        """
+        partition = segment.id.topic_id_partition
+        if segment.state is _FINISHED:
+            if segment.id not in {each.id for each in unread(self.reader.read_to_end().index(partition))}:
+                return  # brokers have deleted it, or read it again
+            self._tell(partition, [deletion(segment, _DELETING, self.now)])
+        Swept(failures=delete_copy(self.logs.store, self.logs.layout, segment)).check()
+        self._tell(partition, [deletion(segment, _DELETED, self.now)])
+        _log.info("deleted %s", segment.id)
+
+    def _tell(self, partition: TopicIdPartition, records: Iterable[MetadataRecord]) -> None:
+        self.metadata_topic.publish((partition, each) for each in records)

@@ -1,0 +1,99 @@
+"""What `mend` tells brokers in a seeded history: some of their segments are wrong, or lost for good."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tests.reference.random_publications import EPOCHS, OFFSETS, Publication, Record, publication
+from tests.reference.readable import Cell
+from tests.reference.remote_index import RemoteIndex
+from tests.reference.remote_segments import PARTITION
+from tiersnap.remote_storage.cluster.mend_plan import deletion, may_be_deleted, wrong_and_read
+from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.snapshot.errors import TiersnapError
+
+_, FINISHED, DELETING, DELETED = SegmentState
+
+
+@dataclass(frozen=True)
+class WrongTier:
+    """A tier with wrong segments.
+
+    Attributes:
+        case: the history; `lost` lack objects.
+        wrong: ids of segments that are there, can be read, and are wrong.
+    """
+
+    case: Publication
+    wrong: Collection[str]
+
+    @property
+    def bad(self) -> set[str]:
+        return {*self.wrong, *self.case.lost}
+
+    def is_read(self, told: Sequence[Record]) -> dict[Cell, bool]:
+        """The cells that brokers read, and whether a good segment holds them."""
+        index = RemoteIndex()
+        for record in told:
+            index.apply(record)
+        return {cell: copy not in self.bad for cell, copy in index.table(EPOCHS, OFFSETS).items()}
+
+    def mended(self, told: Sequence[Record]) -> list[Record]:
+        """Records that brokers know, and those of one run of `mend --delete-bad`."""
+        return [*told, *self._mend(told)]
+
+    def _mend(self, told: Sequence[Record]) -> list[Record]:
+        cache = MetadataCache()
+        for record in told:
+            cache.apply(record)
+        replaced = self._replaced(cache)
+        for record in replaced:
+            cache.apply(record)
+        index, sound = cache.index(PARTITION), self._there(cache.segments(PARTITION))
+        going = may_be_deleted(index, list(cache.in_state(PARTITION, DELETING)), sound)
+        states = ((each, state) for each in going for state in (DELETING, DELETED))
+        return [
+            *replaced,
+            *(deletion(each, state, 9) for each, state in states if each.state is FINISHED or state is DELETED),
+        ]
+
+    def _replaced(self, cache: MetadataCache) -> list[Record]:
+        new = [_renamed(each) for each in wrong_and_read(cache.index(PARTITION), self.bad, self.case.log_start)]
+        allowed = [each.metadata for each in self._planned(cache, new) if each.action in TO_BE_TOLD and not each.error]
+        planned = self._planned(cache, allowed)
+        return list(PublishPlan(PARTITION, tuple(planned), leader=1).records(broker_id=None, now=9))
+
+    def _planned(self, cache: MetadataCache, new: Sequence[RemoteLogSegmentMetadata]) -> Sequence[SegmentToPublish]:
+        case = self.case
+        try:
+            return plan_segments(
+                PARTITION,
+                new,
+                cache,
+                log_start_offset=case.log_start,
+                why_outside=case.why_outside,
+                complete_segments=lambda ids: set(ids) - set(case.lost),
+                wrong=self.bad,
+            )
+        except TiersnapError:
+            return ()
+
+    def _there(self, ids: Collection[str]) -> set[str]:
+        return set(ids) - self.bad
+
+
+def wrong_tier(seed: int) -> WrongTier:
+    """The case of that number."""
+    case, dice = publication(seed), random.Random(f"wrong {seed}")
+    theirs = [each.id.segment_id for each in case.ours]
+    return WrongTier(case, {each for each in theirs if dice.random() < 0.5})
+
+
+def _renamed(record: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    """The segment that takes its place: the same one after each kill, for it is found in the store."""
+    segment_id = record.id.segment_id[::-1].translate(str.maketrans("AQgw", "BRhx"))
+    return replace(record, id=replace(record.id, segment_id=f"{segment_id[:-1]}A"))

@@ -1,0 +1,255 @@
+"""Wrong segments of a tier that brokers read are replaced by right ones, published, and deleted if that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.model_cluster import ModelCluster
+from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
+from tests.unit.test_make_again import DAY, NOW
+from tests.unit.test_poisoned_tier import LAYOUTS, state
+from tiersnap.remote_storage.check.local_log import local_logs
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.cluster.make_again import RemoteLogs
+from tiersnap.remote_storage.cluster.mend import Mending
+from tiersnap.remote_storage.cluster.mend_tier import MendRequest, MendTier
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
+from tiersnap.remote_storage.cluster.right_segments import MendRules
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import list_segments
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.remote_start import Beginnings
+
+pytestmark = pytest.mark.unit
+
+PROOF = PlaceProof(EvidenceKind.UNPROVEN, "by a test")
+STARTED, FINISHED, DELETING, DELETED = SegmentState
+
+
+class Brokers:
+    """A tier that brokers wrote and a cluster that knows it."""
+
+    def __init__(self, at: PoisonedTier, layout: str) -> None:
+        self.at, self.layout = at, open_layout(layout)
+        self.store = DirectoryStore(at.remote)
+        name, _, number = at.name.rpartition("-")
+        self.partition = TopicIdPartition(name, "lZ6vvmajTWKDBUTV6SQAtQ", int(number))
+        self.cluster = ModelCluster()
+        self.cluster.create(self.partition, end=max(at.expected))
+        self.records = [each.metadata for each in self.complete()]
+        for each in self.records:
+            self.cluster.append(SegmentRecord(replace(each, state=STARTED)))
+            self.cluster.append(SegmentUpdate(each.id, 1, 5, FINISHED))
+
+    @property
+    def whole(self) -> Path:
+        """A replica with the whole log, which leads."""
+        return self.at.logs.with_name("whole")
+
+    def complete(self) -> Iterator[RemoteSegment]:
+        listed = list_segments(self.store, ObjectKeys(), self.partition, local=self.layout.is_local)
+        found = (read_segment(self.store, each) for each in listed)
+        return (each for each in found if isinstance(each, RemoteSegment))
+
+    def index(self) -> RemoteIndex:
+        index = RemoteIndex()
+        for record in self.cluster.records(self.partition):
+            index.apply(record)
+        return index
+
+    def read(self) -> list[RemoteSegment]:
+        """The segments that brokers find, in offset order."""
+        found = dict.fromkeys(copy.id for epoch in self.index().epochs.values() for copy, _ in epoch.copies)
+        there = {each.metadata.id: each for each in self.complete()}
+        return sorted((there[each] for each in found), key=lambda each: each.start_offset)
+
+    def snapshots(self) -> list[object]:
+        """What brokers read, as entries."""
+        wanted = (IndexType.PRODUCER_SNAPSHOT,)
+        return [
+            state(read_indexes(self.store, each, wanted)[IndexType.PRODUCER_SNAPSHOT] or b"") for each in self.read()
+        ]
+
+    def expected(self) -> list[object]:
+        return [state(self.at.expected[each.end_offset + 1]) for each in self.records]
+
+    def verdicts(self) -> dict[str, str]:
+        """What `verify --depth full` says of the segments that brokers read."""
+        asked = CheckRequest(CheckDepth.FULL, NOW, DAY)
+        found = PartitionCheck(self.store, self.partition, asked, self.layout.is_local).checks()
+        read = {each.segment_id for each in self.read()}
+        return {each.segment_id: each.verdict for each in found if each.segment_id in read}
+
+    def mend(
+        self,
+        *,
+        log: bool = False,
+        depth: CheckDepth = CheckDepth.SNAPSHOTS,
+        delete_bad: bool = False,
+        apply: bool = True,
+        store: ObjectStore | None = None,
+        cluster: ModelCluster | None = None,
+    ) -> list[Mending]:
+        asked = cluster or self.cluster
+        local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else {}
+        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
+        topic = MetadataTopic.of(asked)
+        request = MendRequest(None, depth, [str(self.whole)], delete_bad, False, apply)
+        with topic.read_all() as reader:
+            tier = Tierer("run", NOW, timeout=None)
+
+            def ask() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+                return read_by_brokers(asked, reader, lambda _: True)
+
+            return list(MendTier(asked, topic, reader, logs, tier, ask, lambda: PROOF, request).run().done)
+
+
+def told(done: Sequence[Mending]) -> list[tuple[str, str]]:
+    return [(str(each.action), str(each.outcome) if each.error is None else each.error.message) for each in done]
+
+
+@pytest.fixture(name="poisoned", params=LAYOUTS)
+def fixture_poisoned(tmp_path: Path, request: pytest.FixtureRequest) -> Brokers:
+    """A replica was rebuilt at the sixth segment; the snapshots of the sixth and seventh know nobody from before."""
+    return Brokers(poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7, layout=request.param), request.param)
+
+
+@pytest.mark.parametrize("has_log", [False, True], ids=["tier", "log"])
+def test_poisoned_snapshots_are_replaced_and_brokers_read_what_kafka_says(poisoned, has_log):
+    objects = {info.key for info in poisoned.store.list()}
+    records = list(poisoned.cluster.records(poisoned.partition))
+    assert told(poisoned.mend(log=has_log, apply=False)) == [("REPLACE", "PLANNED")] * 2
+    assert ({info.key for info in poisoned.store.list()}, list(poisoned.cluster.records(poisoned.partition))) == (
+        objects,
+        records,
+    ), "a plan"
+    assert told(poisoned.mend(log=has_log)) == [("REPLACE", "MENDED")] * 2
+    assert poisoned.snapshots() == poisoned.expected()
+    assert {info.key for info in poisoned.store.list()} > objects, "nothing was deleted"
+    assert set(poisoned.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+    again = list(poisoned.cluster.records(poisoned.partition))
+    assert told(poisoned.mend(log=has_log)) == []
+    assert list(poisoned.cluster.records(poisoned.partition)) == again
+
+    assert told(poisoned.mend(delete_bad=True, apply=False)) == [("DELETE", "PLANNED")] * 2
+    assert told(poisoned.mend(delete_bad=True)) == [("DELETE", "MENDED")] * 2
+    assert poisoned.snapshots() == poisoned.expected()
+    assert len(list(poisoned.complete())) == len(poisoned.records)
+    assert told(poisoned.mend(delete_bad=True)) == []
+
+
+def damage(at: Brokers, number: int, suffix: str, how) -> None:
+    key = next(key for key in at.layout.object_keys(at.records[number]) if key.endswith(suffix))
+    path = at.store.root / key
+    path.write_bytes(how(path.read_bytes()))
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.fixture(name="right", params=LAYOUTS)
+def fixture_right(tmp_path: Path, request: pytest.FixtureRequest) -> Brokers:
+    return Brokers(poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=request.param), request.param)
+
+
+def test_a_damaged_log_is_replaced_from_a_replica_and_by_nothing_else(right):
+    damage(right, 2, ".log", flipped)
+    refused = told(right.mend(depth=CheckDepth.FULL))
+    assert [action for action, _ in refused] == ["NONE"] and "log: BAD_CRC" in refused[0][1]
+    assert told(right.mend(depth=CheckDepth.FULL, log=True)) == [("REPLACE", "MENDED")]
+    assert right.snapshots() == right.expected()
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+    log = right.store.get(right.layout.log_key(right.read()[2].metadata))
+    assert log == (right.whole / f"churn-0/{right.records[2].start_offset:020d}.log").read_bytes()
+
+
+def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
+    """An index, or the indexes object, is damaged, and the snapshot or the manifest is lost."""
+    is_local = right.layout.is_local
+    damage(right, 1, ".timeindex" if is_local else ".indexes", flipped)
+    keys = right.layout.object_keys(right.records[1])
+    right.store.delete([keys[-1]])
+    assert told(right.mend()) == [("REPLACE", "MENDED")]
+    assert right.snapshots() == right.expected()
+    assert told(right.mend(delete_bad=True)) == [("DELETE", "MENDED")]
+    assert not set(keys) & {info.key for info in right.store.list()}
+
+
+def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
+    first = right.records[3]
+    second = replace(first, id=replace(first.id, segment_id="AAAAAAAAAAAAAAAAAAAAAA"))
+    for key, other in zip(right.layout.object_keys(first), right.layout.object_keys(second), strict=True):
+        if (right.store.root / key).exists():
+            content = right.store.get(key)
+            right.store.put_if_absent(
+                other, content.replace(first.id.segment_id.encode(), second.id.segment_id.encode())
+            )
+    right.cluster.append(SegmentRecord(replace(second, state=STARTED)))
+    right.cluster.append(SegmentUpdate(second.id, 1, 5, FINISHED))
+    assert right.read()[3].metadata.id == second.id
+    assert told(right.mend()) == []
+    done = right.mend(delete_bad=True)
+    assert [(each.action, each.outcome, each.metadata.id) for each in done] == [("DELETE", "MENDED", first.id)]
+    assert right.snapshots() == right.expected()
+
+
+def test_a_topic_that_is_compacted_now_is_refused_before_a_byte_is_sent(poisoned):
+    poisoned.cluster.change_settings("churn", {"cleanup.policy": "compact"})
+    objects = {info.key for info in poisoned.store.list()}
+    assert {message for _, message in told(poisoned.mend())} == {"churn is compacted: Kafka tiers no compacted topics"}
+    assert {info.key for info in poisoned.store.list()} == objects
+
+
+def test_mend_killed_at_any_request_or_record_ends_as_one_that_was_not(poisoned):
+    """Whatever was read is read after each kill, and the next runs end as if nobody had been killed."""
+    step = 0
+    while True:
+        step += 1
+        calls = 0
+
+        def request(_, action, step=step):
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                action()
+                raise Crash
+            return action()
+
+        store = FlakyStore(poisoned.store, {step: Fault.CRASH_AFTER})
+        ended = 0
+        for broken in ({"store": store}, {"cluster": poisoned.cluster.view(request)}):
+            try:
+                poisoned.mend(delete_bad=True, **broken)
+                ended += 1
+            except Crash:
+                pass
+            assert len(poisoned.read()) == len(poisoned.records)
+        if ended == 2:
+            break
+    assert step > 3
+    assert poisoned.snapshots() == poisoned.expected()
+    assert len(list(poisoned.complete())) == len(poisoned.records)
+    assert told(poisoned.mend(delete_bad=True)) == []
