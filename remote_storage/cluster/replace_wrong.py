@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.known_partitions import Lineage
 from tiersnap.remote_storage.cluster.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.cluster.mend import Mending
-from tiersnap.remote_storage.cluster.mend_plan import deletion, unread
+from tiersnap.remote_storage.cluster.mend_plan import deletion, unread, wrong_and_read
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.cluster.planner import plan_publication
@@ -69,28 +69,55 @@ class ReplaceWrong:
     def of_partition(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> list[Mending]:
-        """Replace segments of one partition, in ascending offsets.
+        """Replace segments of one partition, one after the other in ascending offsets; each is published at once.
+
+        What may not be published now is asked again after each that was: a segment that hid others may be gone.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.
         """
-        done = [replace(each, action=MendAction.REPLACE, outcome=MendOutcome.PLANNED, error=None) for each in planned]
-        job = TierJob(self.logs.store, self.logs.layout, _KEYS, partition, self.tierer, replaced=frozenset(wrong))
-        with self.logs.right_segments(partition, [each.metadata for each in done], wrong) as right:
-            done = self._allowed(partition, done, wrong)
-            done = [self._uploaded(each, right, job) if each.error is None else each for each in done]
-        uploaded = [each for each in done if each.replaced_by]
-        return done if not uploaded else self._published(partition, done, wrong)
-
-    def _allowed(self, partition: TopicIdPartition, done: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
-        """Ask, before a byte is sent, whether brokers may be told of a segment in the place of each."""
+        waiting = {each.metadata.id.segment_id: _planned(each) for each in planned}
         try:
-            check_plaintext(self.logs.store, self.logs.layout, done[0].metadata, allowed=self.allow_plaintext)
+            check_plaintext(self.logs.store, self.logs.layout, planned[0].metadata, allowed=self.allow_plaintext)
         except TiersnapError as error:
-            return [failed(each, error) for each in done]
-        ids = {new_segment_id(): each for each in done}
-        plan = self._plan(partition, [_renamed(each.metadata, segment_id) for segment_id, each in ids.items()], wrong)
-        return [_judged(each, plan, segment_id) for segment_id, each in ids.items()]
+            return [failed(each, error) for each in waiting.values()]
+        store, layout, start = self.logs.store, self.logs.layout, self.logs.starts.get(partition, 0)
+        job = TierJob(store, layout, _KEYS, partition, self.tierer, replaced=frozenset(wrong))
+        done, held = dict[str, Mending](), dict[str, Mending]()
+        with self.logs.right_segments(partition, [each.metadata for each in planned], wrong) as right:
+            while left := wrong_and_read(
+                self.reader.cache.index(partition), waiting.keys() - done.keys() - held.keys(), start
+            ):
+                segment_id = left[0].id.segment_id
+                mending = self._judged(waiting[segment_id], new_segment_id(), wrong)
+                if mending.error is not None:
+                    held[segment_id] = mending
+                    continue
+                done[segment_id] = self._replaced(mending, right, job)
+                if done[segment_id].outcome is MendOutcome.MENDED:
+                    held.clear()
+        # Brokers read the others no more: what took the place of a wrong segment took theirs, too.
+        gone = {name: replace(each, outcome=MendOutcome.MENDED) for name, each in waiting.items()}
+        return [(done | held).get(name, each) for name, each in gone.items()]
+
+    def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
+        """Ask whether brokers may be told of a segment with that id in the place of a wrong one."""
+        plan = self._plan(mending.metadata.id.topic_id_partition, [_renamed(mending.metadata, segment_id)], wrong)
+        return _as_planned(mending, plan, segment_id)
+
+    def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
+        mending = self._uploaded(planned, right, job)
+        if not mending.replaced_by:
+            return mending
+        try:
+            plan = self._plan(job.partition, [_renamed(mending.metadata, mending.replaced_by)], job.replaced)
+            mending = _as_planned(mending, plan, mending.replaced_by)
+            if mending.error is None:
+                publish_plans(self.metadata_topic, self.reader, [plan], None)
+                mending = replace(mending, outcome=MendOutcome.MENDED)
+        except TiersnapError as error:
+            return failed(mending, error)
+        return mending
 
     def _plan(
         self, partition: TopicIdPartition, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]
@@ -144,18 +171,9 @@ class ReplaceWrong:
             raise last.error.error
         return last.segment_id
 
-    def _published(self, partition: TopicIdPartition, done: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
-        new = [_renamed(each.metadata, each.replaced_by) for each in done if each.replaced_by]
-        try:
-            plan = self._plan(partition, new, wrong)
-            publish_plans(self.metadata_topic, self.reader, [plan], None)
-        except TiersnapError as error:
-            return [failed(each, error) if each.replaced_by else each for each in done]
-        judged = [_judged(each, plan, each.replaced_by) if each.replaced_by else each for each in done]
-        return [
-            replace(each, outcome=MendOutcome.MENDED) if each.replaced_by and each.error is None else each
-            for each in judged
-        ]
+
+def _planned(mending: Mending) -> Mending:
+    return replace(mending, action=MendAction.REPLACE, outcome=MendOutcome.PLANNED, error=None)
 
 
 def failed(mending: Mending, error: TiersnapError) -> Mending:
@@ -163,7 +181,7 @@ def failed(mending: Mending, error: TiersnapError) -> Mending:
     return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=error)
 
 
-def _judged(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
+def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
     """Return a segment as a plan with a new id for it says."""
     if plan.refusal is not None:
         return failed(mending, plan.refusal)

@@ -6,9 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tests.reference.random_publications import EPOCHS, OFFSETS, Publication, Record, publication
-from tests.reference.readable import Cell
-from tests.reference.remote_index import RemoteIndex
+from tests.reference.random_publications import Publication, Record, publication
 from tests.reference.remote_segments import PARTITION
 from tiersnap.remote_storage.cluster.mend_plan import deletion, may_be_deleted, wrong_and_read
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
@@ -35,13 +33,6 @@ class WrongTier:
     def bad(self) -> set[str]:
         return {*self.wrong, *self.case.lost}
 
-    def is_read(self, told: Sequence[Record]) -> dict[Cell, bool]:
-        """The cells that brokers read, and whether a good segment holds them."""
-        index = RemoteIndex()
-        for record in told:
-            index.apply(record)
-        return {cell: copy not in self.bad for cell, copy in index.table(EPOCHS, OFFSETS).items()}
-
     def mended(self, told: Sequence[Record]) -> list[Record]:
         """Records that brokers know, and those of one run of `mend --delete-bad`."""
         return [*told, *self._mend(told)]
@@ -51,8 +42,6 @@ class WrongTier:
         for record in told:
             cache.apply(record)
         replaced = self._replaced(cache)
-        for record in replaced:
-            cache.apply(record)
         index, sound = cache.index(PARTITION), self._there(cache.segments(PARTITION))
         going = may_be_deleted(index, list(cache.in_state(PARTITION, DELETING)), sound)
         states = ((each, state) for each in going for state in (DELETING, DELETED))
@@ -62,10 +51,20 @@ class WrongTier:
         ]
 
     def _replaced(self, cache: MetadataCache) -> list[Record]:
-        new = [_renamed(each) for each in wrong_and_read(cache.index(PARTITION), self.bad, self.case.log_start)]
-        allowed = [each.metadata for each in self._planned(cache, new) if each.action in TO_BE_TOLD and not each.error]
-        planned = self._planned(cache, allowed)
-        return list(PublishPlan(PARTITION, tuple(planned), leader=1).records(broker_id=None, now=9))
+        """Those of one replacement after the other, as ReplaceWrong makes them; `cache` takes them."""
+        records, held = list[Record](), set[str]()
+        while left := wrong_and_read(cache.index(PARTITION), self.bad - held, self.case.log_start):
+            new = _renamed(left[0])
+            planned = [each for each in self._planned(cache, [new]) if each.metadata == new]
+            if not planned or planned[0].error or planned[0].action not in TO_BE_TOLD:
+                held.add(left[0].id.segment_id)
+                continue
+            told = list(PublishPlan(PARTITION, tuple(planned), leader=1).records(broker_id=None, now=9))
+            for record in told:
+                cache.apply(record)
+            records += told
+            held.clear()
+        return records
 
     def _planned(self, cache: MetadataCache, new: Sequence[RemoteLogSegmentMetadata]) -> Sequence[SegmentToPublish]:
         case = self.case
