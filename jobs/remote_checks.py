@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -252,20 +253,25 @@ def verify_on_spark(
     task = CheckTask(store, plan.local, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, s3=view.s3)
-    tally = CheckTally(found.verdicts, found.bytes, plan.partitions.total() - found.segments)
+    # Segments are copied and deleted since they were counted for the plan.
+    skipped = max(plan.partitions.total() - found.segments, 0)
+    tally = CheckTally(found.verdicts, found.bytes, skipped)
     return (of_row(RemoteCheck, row) for row in found.rows), tally
 
 
 def _known(file: Path | None) -> dict[str, RemoteCheck]:
-    """Return what earlier lines tell, the last of each segment; others are passed by.
+    """Return what earlier lines tell, the last of each segment; lines of another kind are passed by.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines
 
-    rows = [] if file is None else read_lines(file, may_be_empty=True)
-    return {row["segment_id"]: msgspec.convert(row, RemoteCheck) for row in rows}
+    known: dict[str, RemoteCheck] = {}
+    for row in () if file is None else read_lines(file, may_be_empty=True):
+        with suppress(msgspec.ValidationError):
+            known[row["segment_id"]] = msgspec.convert(row, RemoteCheck)
+    return known
 
 
 def tell_tier(
@@ -284,12 +290,21 @@ def tell_tier(
     return exit_code_of(tally.verdicts)
 
 
-def refuse_unusable(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...]) -> None:
-    """See that the options name a tier.
+def is_of_tier(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...], against: Path | None) -> bool:
+    """Return whether remote storage is verified, and not the files of LOGDIR.
 
     Raises:
-        UsageError: --remote is missing, or an option that goes with another one.
+        UsageError: --remote is missing, or an option goes with what is not verified.
     """
+    if tier.depth is None and log_dirs:
+        given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
+        for name in (name for name, value in given.items() if value is not None):
+            why = f"{name} goes with a check of remote storage, and without --depth the files of LOGDIR are verified"
+            raise UsageError(why, hint="add --depth snapshots, or leave LOGDIR out")
+        return False
+    if against is not None:
+        why = "--against goes with the files of LOGDIR, and remote storage is verified"
+        raise UsageError(why, hint="leave --against out, or --depth")
     if view.remote is None:
         raise UsageError("--depth verifies remote storage, and --remote is missing", hint="--remote s3://bucket/prefix")
     if tier.warehouse is not None and (log_dirs or tier.resume is not None):
@@ -297,3 +312,4 @@ def refuse_unusable(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ..
             "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
             hint="give log directories of this host, or --warehouse",
         )
+    return True

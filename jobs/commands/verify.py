@@ -19,18 +19,20 @@ from tiersnap.jobs.remote_checks import (
     COLUMNS,
     TierRequest,
     TierVerification,
-    refuse_unusable,
+    is_of_tier,
     tell_tier,
     tier_options,
     verify_on_spark,
 )
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import Selection
 
 
@@ -119,7 +121,7 @@ def verify(
     5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin.
     A changed batch whose CRC was made anew is found only against another copy. Interrupted, go on with --resume.
     """
-    if tier.depth is not None or not log_dirs:
+    if is_of_tier(tier, view, log_dirs, against):
         return _verify_tier(
             output, log_dirs, selection, check_crc, None if strict else producer_expiration, now, view, tier, spark
         )
@@ -163,7 +165,7 @@ def _verify_tier(
     spark: opt.SparkRequest,
 ) -> int:
     """Verify what lies in remote storage."""
-    refuse_unusable(tier, view, log_dirs)
+    findings: list[Finding] = []
     asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, now, producer_expiration)
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
@@ -172,12 +174,14 @@ def _verify_tier(
         if log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
 
-            logs = local_logs(log_dirs, selection, view.beginnings(now, producer_expiration), check_crc=check_crc)
+            begins = view.beginnings(now, producer_expiration)
+            logs = local_logs(log_dirs, selection, begins, check_crc=check_crc, findings=findings)
         checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
 
     def summary() -> VerifySummary:
         verdicts = {each.value: count for each, count in tally.verdicts.items()}
         return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
 
-    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary)
-    return tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
+    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary, findings=findings)
+    code = tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
+    return exit_code_of_all(findings, (), code)

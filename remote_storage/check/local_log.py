@@ -12,9 +12,10 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import FileRef, Partition
-from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.remote_start import Beginnings
@@ -39,12 +40,18 @@ class ToldLocally:
 
 @dataclass(frozen=True)
 class LocalLog:
-    """The log of one partition on this host; `beginnings` say what came before its files."""
+    """The log of one partition on this host.
+
+    Attributes:
+        beginnings: what came before its files.
+        findings: what is damaged or may not be read of all logs; they grow as logs are read.
+    """
 
     filesystem: FileSystem
     partition: Partition
     beginnings: Beginnings
     check_crc: bool = True
+    findings: list[Finding] = field(default_factory=list)
 
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
         """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.
@@ -72,8 +79,10 @@ class LocalLog:
             read,
             begins=self.beginnings.of(self.partition),
         )
+        self.findings.extend(each for each in found.findings if each not in self.partition.findings)
         told = ((copy.segment_id, found.snapshots.get(offset)) for offset, copy in ending.items())
-        digests = {(each.base_offset, each.next_base_offset): each.digest for each in found.segments}
+        right = (each for each in found.segments if each.damage_kind is None)
+        digests = {(each.base_offset, each.next_base_offset): each.digest for each in right}
         return ToldLocally(
             {segment_id: comparison for segment_id, comparison in told if comparison is not None},
             {copy.segment_id: digests[copy.bounds] for copy in ending.values() if digests.get(copy.bounds)},
@@ -81,14 +90,27 @@ class LocalLog:
 
 
 def local_logs(
-    log_dirs: Sequence[str], selection: Selection, beginnings: Beginnings, *, check_crc: bool
+    log_dirs: Sequence[str],
+    selection: Selection,
+    beginnings: Beginnings,
+    *,
+    check_crc: bool,
+    findings: list[Finding] | None = None,
 ) -> dict[TopicPartition, LocalLog]:
     """Return the logs of selected partitions in log directories.
 
+    Args:
+        findings: takes what is damaged or may not be read, now and when a log is read.
+
     Raises:
         SourceNotFoundError, NotALogDirError, UsageError: see `open_log_dirs` and `selected_of`.
+        PartitionTwiceError: see `refuse_twice`.
     """
-    return {
-        (partition.topic, partition.partition): LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc)
-        for named, partition in selected_of(open_log_dirs(log_dirs), selection)
-    }
+    opened, logs, told = open_log_dirs(log_dirs), dict[TopicPartition, LocalLog](), [] if findings is None else findings
+    refuse_twice(opened)
+    told.extend(findings_of(opened))
+    for named, partition in selected_of(opened, selection):
+        told.extend(partition.findings)
+        log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)
+        logs[partition.topic, partition.partition] = log
+    return logs

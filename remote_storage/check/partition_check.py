@@ -9,6 +9,7 @@
                of the remote log, from where that begins
 
 A segment of which an earlier check still holds is not looked into; where its state is needed its snapshot is read.
+Retention goes on meanwhile: nothing is said of a segment that is gone with all that lay before it.
 The rules for snapshots are those of snapshot.replay.remote_state.
 """
 
@@ -82,6 +83,18 @@ class PartitionCheck:
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
         """
+        return (each for each in self._checks() if each.verdict.is_sound or not self._has_retired(each))
+
+    def _has_retired(self, found: RemoteCheck) -> bool:
+        """Return whether remote storage begins behind a segment now, or the whole partition is gone; one request."""
+        if not found.segment_id:
+            return False
+        listed = self.store.list(_KEYS.partition_segments(self.partition, local=self.local))
+        keys = (_KEYS.recognise(info.key) for info in listed)
+        first = next((each.offset for each in keys if each is not None and each.offset is not None), None)
+        return first is None or first > found.base_offset
+
+    def _checks(self) -> Iterator[RemoteCheck]:
         self._listed, changed, record = list_attempts(self.store, _KEYS, self.partition, local=self.local)
         self._claimed = frozenset(changed)
         due = [each for each in self._listed if self._is_due(each)]
@@ -97,7 +110,7 @@ class PartitionCheck:
             for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
         )
         incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
-        yield from self._incomplete(incomplete, covered)
+        yield from self._incomplete(incomplete, covered, record.log_start_offset)
         yield from self._complete([each.segment_id for each in due], complete, problems)
         yield from self._holes(covered, incomplete, record.log_start_offset)
 
@@ -140,8 +153,8 @@ class PartitionCheck:
         if found is not None:
             return self._agreed(found)
         known = self.known.get(attempt.segment_id)
-        if known is not None:
-            return [(known.base_offset, known.next_base_offset or known.base_offset)]
+        if known is not None and known.next_base_offset is not None:
+            return [(known.base_offset, known.next_base_offset)]
         return [(attempt.start_offset, following or attempt.start_offset + 1)]
 
     def _agreed(self, copy: RemoteSegment) -> list[Interval]:
@@ -149,17 +162,20 @@ class PartitionCheck:
             return [(copy.leader_epochs[0][1], copy.end_offset)]
         return agreed_intervals(copy.leader_epochs, copy.end_offset, self._lineage)
 
-    def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
-        end = covered[-1][1] if covered else 0
+    def _incomplete(
+        self, found: Iterable[IncompleteSegment], covered: Sequence[Interval], expired_to: int
+    ) -> Iterator[RemoteCheck]:
+        begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
         now = self.store.now() if found else 0
         for each in found:
             is_last = each.start_offset >= end
             is_covered = any(start <= each.start_offset < stop for start, stop in covered)
             is_young = is_last and now - each.written_at <= COPY_GRACE_MS
-            if each.objects is None or (not each.is_visible and (is_covered or is_young)):
-                continue  # of an attempt that ended, or that somebody is at
+            has_expired = each.start_offset < expired_to
+            if each.objects is None or has_expired or (not each.is_visible and (is_covered or is_young)):
+                continue  # that expired, of an attempt that ended, or that somebody is at
             verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
-            if is_last and not each.is_visible:
+            if not each.is_visible and (is_last or each.start_offset < begin):
                 verdict = RemoteVerdict.SUSPECT
             yield self._row(each.objects, Told(verdict, each.problem))
 
@@ -182,7 +198,7 @@ class PartitionCheck:
         readable = [each for each in own if not each.is_encrypted]
         compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
         told = ToldLocally() if compare is None else compare(self.store, readable)
-        check = WholeSegmentCheck(self.store, self.asked, self._claimed, self.compared, told)
+        check = WholeSegmentCheck(self.store, self.asked, self._claimed, self.compared, told, self._is_of_log)
         ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
         for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
             for attempt, copy, data in wave:
@@ -192,7 +208,7 @@ class PartitionCheck:
                     check.forget()
                     yield self._of_copy(copy, Told(RemoteVerdict.CORRUPT, problem))
                 elif copy is not None:
-                    yield self._of_copy(copy, check.told(copy, data, is_of_log=self._is_of_log(copy)))
+                    yield self._of_copy(copy, check.told(copy, data))
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:
         # The leader epochs of a copy may begin inside it, where the log start had moved to.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -79,6 +79,7 @@ class WholeSegmentCheck:
         claimed: segments of which there is a claim.
         compared: see PartitionCheck.
         local: what the local log says.
+        is_of_log: whether all of a segment was written under the leader epochs of the log.
     """
 
     store: ObjectStore
@@ -86,6 +87,7 @@ class WholeSegmentCheck:
     claimed: Container[ClaimedSegment]
     compared: Mapping[int, int]
     local: ToldLocally
+    is_of_log: Callable[[RemoteSegment], bool]
     _known: _Known | None = None
     _skipped: SegmentObjects | None = None
     _fold: _Fold | None = None
@@ -111,9 +113,7 @@ class WholeSegmentCheck:
         """Pass by a segment that tells nothing."""
         self._fold = None
 
-    def told(
-        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None, *, is_of_log: bool = True
-    ) -> Told:
+    def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
         """Return what is said of a segment.
 
         Raises:
@@ -125,7 +125,7 @@ class WholeSegmentCheck:
         if self.asked.depth is CheckDepth.METADATA:
             return _COMPLETE
         self._read_skipped()
-        told = self._read(copy, ahead, is_of_log=is_of_log)
+        told = self._read(copy, ahead, is_of_log=self.is_of_log(copy))
         if not told.verdict.is_sound:
             self._fold = None if told.verdict is not RemoteVerdict.SUSPECT else self._fold
         return told
@@ -280,7 +280,9 @@ class WholeSegmentCheck:
         if attempt is None:
             return
         copy = read_segment(self.store, attempt)
-        if not isinstance(copy, RemoteSegment) or copy.is_encrypted or self._is_behind(copy):
+        if not isinstance(copy, RemoteSegment) or copy.is_encrypted:
+            return
+        if self._is_behind(copy) or not self.is_of_log(copy):
             return
         try:
             data = read_indexes(self.store, copy, (IndexType.PRODUCER_SNAPSHOT,))[IndexType.PRODUCER_SNAPSHOT]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,6 @@ COLUMNS = (
     *("topic", "topic_id", "partition", "segment_id", "listed", "bytes", "depth", "verdict", "compared_with"),
     "checked_at",
 )
-_LINE_BEGUN = re.compile(rb"\{[^\n]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +87,8 @@ def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
     )
 
 
-def read_lines(file: Path, *, may_be_empty: bool = False) -> list[dict[str, Any]]:
-    """Return the segments that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
+def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[dict[str, Any]]:
+    """Give the segments that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
 
     Args:
         may_be_empty: accept a file without a line, or with the beginning of one, as a check leaves it that was killed.
@@ -101,17 +99,19 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> list[dict[str, Any]
     """
     hint = "tiersnap verify --remote URI --output jsonl writes it"
     try:
-        content = file.read_bytes()
+        lines = file.open("rb")
     except OSError as error:
         raise SourceNotFoundError(f"{file}: {error.strerror}", hint=hint) from error
-    found = []
-    for line in content.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the last line of a run that was killed
-        if isinstance(row, dict) and row.keys() >= set(COLUMNS):
-            found.append(row)
-    if not found and not (may_be_empty and (not content or _LINE_BEGUN.fullmatch(content))):
+    number, line, tells = 0, b"{", False
+    with lines:
+        for number, line in enumerate(lines, 1):  # noqa: B007
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue  # the last line of a run that was killed
+            if isinstance(row, dict) and row.keys() >= set(COLUMNS):
+                tells = True
+                yield row
+    is_begun = number < 2 and line.startswith(b"{") and not line.endswith(b"\n")
+    if not tells and not (may_be_empty and is_begun):
         raise UsageError(f"{file}: no line of tiersnap verify --remote", hint=hint)
-    return found

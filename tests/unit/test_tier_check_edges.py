@@ -1,0 +1,161 @@
+"""`tiersnap verify --remote` beside what goes on meanwhile, and with options that do not go together."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.reference import log_builder as lb
+from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.poisoned_tier import NOW, TOPIC_ID, PoisonedTier, poisoned_tier
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
+
+pytestmark = pytest.mark.unit
+
+DEPTHS = ["metadata", "snapshots", "full"]
+CHURN = TopicIdPartition("churn", TOPIC_ID, 0)
+
+
+@pytest.fixture(name="at")
+def fixture_at(tmp_path: Path) -> PoisonedTier:
+    """Seven segments from 0, 108, 222, 338, 453, 574 and 685 on; nothing is wrong with them."""
+    return poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+
+
+def checked(at: PoisonedTier, *words: str | Path, depth: str = "snapshots") -> Ran:
+    return tiersnap("verify", *words, "--remote", at.remote, *NOW, "--depth", depth)
+
+
+def verdicts(ran: Ran) -> list[tuple[int, str]]:
+    """Of what is not sound."""
+    rows = ((row["base_offset"], row["verdict"]) for row in ran.rows)
+    return [each for each in rows if each[1] in {"SUSPECT", "MISSING", "CORRUPT"}]
+
+
+def delete_after_the_listing(at: PoisonedTier, monkeypatch: pytest.MonkeyPatch, *bases: int) -> None:
+    """Let segments go once the partition was listed for its check; the first listing is that of the plan."""
+    listings: Counter[str] = Counter()
+    real = DirectoryStore.list
+
+    def listing(store: DirectoryStore, prefix: str = "", **how: str) -> Iterator[ObjectInfo]:
+        found = list(real(store, prefix, **how))
+        listings["segments"] += any(each.key.endswith(".rsm-manifest") for each in found)
+        if listings["segments"] == 2:
+            for path in (path for base in bases for path in at.remote.rglob(f"{base:020d}-*")):
+                path.unlink()
+        return iter(found)
+
+    monkeypatch.setattr(DirectoryStore, "list", listing)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_verify_says_nothing_of_segments_that_retention_takes_meanwhile(
+    at: PoisonedTier, depth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_after_the_listing(at, monkeypatch, 0, 108)
+    assert_said(checked(at, depth=depth), 0, "5 of 5 remote segments are sound")
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_verify_names_a_segment_that_is_lost_meanwhile(
+    at: PoisonedTier, depth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_after_the_listing(at, monkeypatch, 222)
+    ran = checked(at, depth=depth)
+    assert (ran.exit_code, verdicts(ran)) == (5, [(222, "CORRUPT")])
+
+
+def test_verify_says_nothing_of_a_topic_that_is_deleted_meanwhile(
+    at: PoisonedTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete_after_the_listing(at, monkeypatch, 0, 108, 222, 338, 453, 574, 685)
+    assert_said(checked(at), 0, "0 of 0 remote segments are sound")
+
+
+def unfinished(at: PoisonedTier, base: int) -> None:
+    """Leave of a segment what a broker leaves that is killed while it copies, a long time ago."""
+    for path in at.remote.rglob(f"{base:020d}-*"):
+        os.utime(path, (1, 1)) if path.suffix == ".log" else path.unlink()
+
+
+def test_verify_suspects_what_was_not_finished_before_the_first_segment(at: PoisonedTier) -> None:
+    """Nobody can tell whether it was ever a segment; MISSING is said where the log shows a hole."""
+    unfinished(at, 0)
+    unfinished(at, 222)
+    assert verdicts(checked(at, depth="metadata")) == [(0, "SUSPECT"), (222, "MISSING")]
+
+
+def test_verify_says_nothing_of_leftovers_below_what_expire_deleted(at: PoisonedTier) -> None:
+    unfinished(at, 0)
+    write_record(DirectoryStore(at.remote), ObjectKeys(), CHURN, ExpireRecord(108))
+    assert_said(checked(at), 0, "6 of 6 remote segments are sound")
+
+
+def test_verify_sees_no_hole_in_a_segment_that_was_mended_since(at: PoisonedTier, tmp_path: Path) -> None:
+    """Its earlier check tells no end of it, and the sample leaves it out."""
+    (manifest,) = at.remote.rglob("*0222-*.rsm-manifest")
+    whole, told = manifest.read_bytes(), tmp_path / "told.jsonl"
+    manifest.write_bytes(whole[:100])
+    told.write_text(tiersnap("verify", "--remote", at.remote, *NOW, output="jsonl").out)
+    manifest.write_bytes(whole)
+    for sample in ("1", "2", "3"):
+        assert_said(checked(at, "--resume", told, "--sample", sample, depth="full"), 0)
+
+
+def test_verify_passes_by_lines_of_another_form(at: PoisonedTier, tmp_path: Path) -> None:
+    told = tmp_path / "told.jsonl"
+    whole = tiersnap("verify", "--remote", at.remote, *NOW, output="jsonl").out
+    told.write_text(whole.replace('"partition": 0', '"partition": "0"', 1))
+    assert_said(checked(at, "--resume", told), 0, "6 segments were skipped")
+
+
+def test_verify_sample_knows_no_producer_from_a_lost_leader(tmp_path: Path) -> None:
+    """A segment of a leader that lost an unclean election is no state to compare the next sampled one with."""
+    store = DirectoryStore(tmp_path / "remote")
+    for name, epoch, bases in (("lost", 1, (0, 5, 10)), ("log", 2, (0, 5, 10, 15))):
+        segments = {
+            base: [lb.data_batch(base, 5, base + 100 * epoch if base else 7, 0, 0, leader_epoch=epoch if base else 0)]
+            for base in bases
+        }
+        folder = lb.write_partition(tmp_path / name, "orders", 0, segments, leader_epochs=[(0, 0), (epoch, 5)])
+        tier(folder, store)
+    for later in range(20):
+        at = "--remote", store.root, "--now", str(lb.TIMESTAMP + later)
+        assert_said(tiersnap("verify", *at, "--sample", "1"), 0, "1 of 1 remote segment is sound")
+
+
+def test_verify_blames_no_remote_segment_for_a_damaged_local_log(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    segments = {base: [lb.data_batch(at, 5, 7, 0, at) for at in (base, base + 5)] for base in (0, 10, 20)}
+    folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20)
+    tier(folder, store)
+    log = folder / f"{10:020d}.log"
+    log.write_bytes(log.read_bytes()[:-1] + b"\1")
+    at = tmp_path / "logs", "--remote", store.root, "--now", str(lb.TIMESTAMP)
+    for depth in DEPTHS[1:]:
+        ran = tiersnap("verify", *at, "--depth", depth)
+        assert_said(ran, 5, "2 of 2 remote segments are sound", "BAD_CRC")
+        assert ran.rows[0]["compared_with"] == "LOCAL_LOG"
+
+
+def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: PoisonedTier, tmp_path: Path) -> None:
+    assert_said(checked(at, at.logs, tmp_path / "whole"), 5, "churn-0 is in two of the log directories")
+
+
+@pytest.mark.parametrize("words", ["--sample 5%", "--resume told.jsonl", "--warehouse warehouse"])
+def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier, words: str) -> None:
+    ran = tiersnap("verify", at.logs, "--remote", at.remote, *NOW, *words.split())
+    assert_said(ran, 2, f"{words.split()[0]} goes with a check of remote storage", "add --depth snapshots")
+
+
+def test_verify_refuses_against_with_depth(at: PoisonedTier, tmp_path: Path) -> None:
+    assert_said(checked(at, at.logs, "--against", tmp_path), 2, "--against goes with the files of LOGDIR")
