@@ -33,10 +33,10 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else
 	@test -x .venv-tools/bin/pex || .venv-tools/bin/pip install -q --disable-pip-version-check pex==$(PEX_VERSION)
 	@mkdir -p .cache dist
-	.venv-tools/bin/uv export -q --frozen --no-dev --no-emit-project --no-hashes --no-annotate -o .cache/artefact.txt
-	.venv-tools/bin/pex . --python $(BIN)/python --constraints .cache/artefact.txt --script tiersnap --venv prepend --pre-install-wheels \
+	.venv-tools/bin/uv export -q --frozen --no-dev --extra s3 --extra kafka --no-emit-project --no-hashes --no-annotate -o .cache/artefact.txt
+	.venv-tools/bin/pex '.[s3,kafka]' --python $(BIN)/python --constraints .cache/artefact.txt --script tiersnap --venv prepend --pre-install-wheels \
 	  --python-shebang '/usr/bin/env python3.11' --no-emit-warnings -o dist/tiersnap.pex
-	.venv-tools/bin/uv export -q --frozen --no-dev --format cyclonedx1.5 --preview-features sbom-export -o dist/tiersnap.cdx.json
+	.venv-tools/bin/uv export -q --frozen --no-dev --extra s3 --extra kafka --format cyclonedx1.5 --preview-features sbom-export -o dist/tiersnap.cdx.json
 	@ls -l dist/tiersnap.pex dist/tiersnap.cdx.json
 
 dist: install ## Wheel and sdist into dist/, the same bytes from the same commit, checked by twine

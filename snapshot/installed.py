@@ -32,7 +32,7 @@ def with_extra(extra: str, copy: Distribution | None = None) -> str:
         copy: metadata of an installed package; None for those of the running one.
     """
     if "PEX" in os.environ:
-        return f"one file holds no extras; {_ELSEWHERE.format(extra)}"
+        return f"one file holds the extras s3 and kafka alone; {_ELSEWHERE.format(extra)}"
     words = _packages(extra, copy or _of_this_one())
     return shlex.join([*_install(), *words]) if words else _ELSEWHERE.format(extra)
 
