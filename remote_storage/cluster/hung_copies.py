@@ -27,6 +27,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     outside_lineage,
 )
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.units import human_bytes, human_duration
 
 HUNG_AFTER_MS = 1_800_000
@@ -76,13 +77,14 @@ class HungCopy:
 
 
 def hung_copy(
-    cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int, limit: HungLimit
+    cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int | None, limit: HungLimit
 ) -> HungCopy | None:
     """Return the copy of a partition that hangs, by its records alone.
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: the first that remote storage lacks of the log, by its leader epochs.
+        next_offset: the first that remote storage lacks of the log, by its leader epochs; None if nobody asked yet:
+            then the copy is taken to hold it.
     """
     known = [each for each in cache.segments(partition).values() if each.id.segment_id not in cache.ours]
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
@@ -94,7 +96,8 @@ def hung_copy(
         cache.order(each)[0] > first or (each.state is _FINISHED and cache.order(each)[1] > first)
         for each in cache.segments(partition).values()
     )
-    if has_others or not newest.start_offset <= next_offset <= newest.end_offset:
+    is_next = next_offset is None or newest.start_offset <= next_offset <= newest.end_offset
+    if has_others or not is_next:
         return None
     took = [each.event_timestamp - cache.begun[each.id.segment_id] for each in known if each.state is _FINISHED]
     usual = int(median(took)) if took else None
@@ -103,14 +106,16 @@ def hung_copy(
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Return segment ids of finished segments with the same offsets: one that brokers do not read, and its winner.
+    """Return segment ids of finished segments with the same records: one that brokers do not read, and its winner.
 
-    An attempt that hung, and was finished after another one had copied the segment, leaves such a pair.
+    An attempt that hung, and was finished after another one had copied the segment, leaves such a pair. Segments of the
+    same offsets and other leader epochs are of two leaders, after an unclean election; both are read by their epochs.
     """
-    by_offsets: dict[tuple[int, int], list[RemoteLogSegmentMetadata]] = {}
+    by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):
-        by_offsets.setdefault((each.start_offset, each.end_offset), []).append(each)
-    for same in by_offsets.values():
+        records = each.start_offset, each.end_offset, each.segment_leader_epochs
+        by_records.setdefault(records, []).append(each)
+    for same in by_records.values():
         *losers, winner = sorted(same, key=lambda each: cache.order(each)[1])
         yield from ((loser.id.segment_id, winner.id.segment_id) for loser in losers)
 
@@ -173,11 +178,7 @@ def find_hung(
 
     Where remote storage ends is asked only of partitions with an attempt that is old enough.
     """
-    old = {
-        each: leader
-        for each, leader in leaders.items()
-        if any(hung_copy(cache, each, leader, at.start_offset, limit) for at in cache.in_state(each, _STARTED))
-    }
+    old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, limit)}
     starts = cluster.log_starts(old)
     for each, leader in old.items():
         try:

@@ -69,6 +69,17 @@ def test_page_of_tier_names_what_that_of_scan_names(tmp_path: Path, rebuilt: int
     assert bool(pages[0][0]) == bool(rebuilt)
 
 
+def test_doctor_does_not_know_who_is_forgotten_if_the_log_is_damaged(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    log = min(at.folder.glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"\1")
+    ran = tiersnap("doctor", at.logs, "--remote", at.remote, *NOW)
+    (error,) = json.loads(ran.out)["errors"]
+    assert (ran.exit_code, error["hint"]) == (4, f"tiersnap scan {at.logs}")
+    assert error["message"].startswith("churn-0: its snapshot lacks producers")
+    assert "BAD_CRC" in error["message"]
+
+
 def test_doctor_predicts_what_simulate_predicts(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     _, (found,) = named(at)

@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,10 @@ from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
 from tests.protocol.situations import Place, found
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.jobs.cli import run
-from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, copied_twice, hung_copy
+from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, copied_twice, find_hung, hung_copy
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc
@@ -198,6 +199,37 @@ def test_copied_twice_names_the_copy_that_brokers_do_not_read() -> None:
     (read,) = {each for _, _, each in copying.cache.index(PARTITION).read(old)}
     assert read is not None
     assert read.id.segment_id == winner
+
+
+def test_copied_twice_names_no_copies_of_two_leaders() -> None:
+    """After an unclean election; a broker looks by leader epoch and reads both."""
+    cache, copies = MetadataCache(), []
+    for epoch in (2, 1):
+        copies.append(remote_segment(0, 9, ((0, 0), (epoch, 5)), STARTED))
+        assert cache.apply(SegmentRecord(copies[-1]))
+        assert cache.apply(SegmentUpdate(copies[-1].id, 1, 8, FINISHED))
+    assert list(copied_twice(cache, PARTITION)) == []
+    read = {each.id for copy in copies for _, _, each in cache.index(PARTITION).read(copy) if each is not None}
+    assert read == {copy.id for copy in copies}
+
+
+def test_find_hung_looks_once_at_all_attempts_of_a_copier_that_fails() -> None:
+    """It leaves thousands a day; nobody is asked of them, as the newest is young."""
+    looks: list[TopicIdPartition] = []
+
+    class Counted(MetadataCache):
+        def segments(self, partition: TopicIdPartition) -> dict[str, RemoteLogSegmentMetadata]:
+            looks.append(partition)
+            return super().segments(partition)
+
+    copying = Copying(cache=Counted())
+    for _ in range(100):
+        copying.begin()
+        copying.now += MINUTE
+    looks.clear()
+    nobody = SimpleNamespace(log_starts=dict)
+    found = find_hung(nobody, copying.cache, nobody, {PARTITION: 1}, HungLimit(copying.now, LIMIT))  # type: ignore[arg-type]
+    assert (list(found), len(looks) < 9) == ([], True)
 
 
 def said(place: Place, *words: str | Path) -> tuple[int, dict]:

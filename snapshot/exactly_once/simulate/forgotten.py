@@ -6,6 +6,8 @@ before it loads it (TierStateMachine.buildRemoteLogAuxState, ProducerStateManage
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +67,8 @@ def find_forgotten(
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
 
     Raises:
-        UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log.
+        UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log, or the log is
+            damaged.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     is_tiered = partition.topic_id is not None and not never_tiered_reason(partition)
@@ -92,9 +95,14 @@ def find_forgotten(
         beginnings=Beginnings(lambda _: begins),
     )
     writes = tuple(simulation.rows_of(filesystem, partition))
+    lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
-        lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
+    if simulation.not_whole:
+        why = next(map(str, simulation.findings), "its log cannot be replayed to its end")
+        raise UnknownStateError(
+            f"{lacks}: {why}", hint=f"tiersnap scan {shlex.quote(posixpath.dirname(partition.path))}"
+        )
     tally = simulation.tally
     if not tally.unknown:
         return None

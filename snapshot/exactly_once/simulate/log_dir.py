@@ -32,6 +32,7 @@ class HostSimulation:
         beginnings: what came before the files of a log.
         not_compared: partitions of which nothing can be said: their logs begin in remote storage, which was not asked,
             or does not tell how.
+        not_whole: partitions that are not simulated, as their logs cannot be replayed to the end; `findings` say why.
         findings: what is damaged or may not be read.
         said: sentences about partitions that were not, or not wholly, simulated.
     """
@@ -47,6 +48,7 @@ class HostSimulation:
     by_producer: bool
     beginnings: Beginnings = field(default_factory=Beginnings)
     not_compared: list[str] = field(default_factory=list)
+    not_whole: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
@@ -84,6 +86,7 @@ class HostSimulation:
             begins=begins,
         )
         self.findings.extend(found.findings)
+        self.not_whole += [] if found.is_whole else [partition.name]
         self.said.extend(_said(found))
         given = Circumstances(partition.log_start_offset, self.transaction_version)
         classes = list(what_if(found.leader, found.replica, self.brokers, given))
