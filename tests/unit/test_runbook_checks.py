@@ -39,6 +39,7 @@ OF_CLUSTERS = {
     "A copy that hangs": "hung copy",
     "Objects that are lost or damaged": "lost log",
     "A remote location that brokers do not read": "wrong place",
+    "A lost disk": "published",
 }
 # Their trouble needs a kill or another user; their verification is typed all the same.
 NOT_PLAYED = {"A topic with the settings of `unblock`", "A file that you may not read"}
@@ -112,9 +113,8 @@ def _play(heading: str, typed: Callable[[str], tuple[int, str]], freed: Callable
 
 def _typed_at(site: Site, now: tuple[str, str] = NOW) -> Callable[[str], tuple[int, str]]:
     def typed(command: str) -> tuple[int, str]:
-        ran = tiersnap(
-            *_filled(command, {"LOGDIR": site.log_dirs, "s3://bucket/tiers": (site.remote,)}), *now, output="table"
-        )
+        places = {"LOGDIR": site.log_dirs, "NEWDIR": site.log_dirs, "s3://bucket/tiers": (site.remote,)}
+        ran = tiersnap(*_filled(command, places), *now, output="table")
         return ran.exit_code, ran.out + ran.err
 
     return typed
@@ -141,6 +141,7 @@ def test_steps_over_a_cluster_print_and_end_as_they_say(heading: str, tmp_path: 
     with found(OF_CLUSTERS[heading], tmp_path) as place:
         places = {
             "LOGDIR": (place.disk,),
+            "NEWDIR": (place.target,),
             "s3://bucket/tiers": (place.remote,),
             "s3://bucket/tires": (place.elsewhere,),
         }
