@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
+
+    Known = Mapping[Key, Mapping[str, RemoteCheck]]
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "verdict", "compared_with", "reason")
 _SAMPLE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
@@ -175,9 +177,10 @@ class CheckTally:
 
     def sentence(self, depth: CheckDepth) -> str:
         """For people."""
-        sound = sum(count for verdict, count in self.verdicts.items() if verdict.is_sound)
+        there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE]
+        sound = there - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
         told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
-        of = count_of(self.verdicts.total(), "remote segment is sound", "remote segments are sound")
+        of = count_of(there, "remote segment is sound", "remote segments are sound")
         skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
         return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{f': {told}' if told else ''}{skipped}"
 
@@ -208,7 +211,7 @@ class TierVerification:
         return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
 
     def _checks(
-        self, output: Output, store: ObjectStore, plan: CheckPlan, known: Mapping[str, RemoteCheck], tally: CheckTally
+        self, output: Output, store: ObjectStore, plan: CheckPlan, known: Known, tally: CheckTally
     ) -> Iterator[RemoteCheck]:
         from tiersnap.remote_storage.check.partition_check import PartitionCheck
 
@@ -216,7 +219,8 @@ class TierVerification:
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
             local = self._local_log(partition)
             compare = None if local is None else local.compare
-            check = PartitionCheck(store, partition, plan.request, plan.local, known, compare)
+            told = known.get((partition.topic, partition.topic_id, partition.partition), {})
+            check = PartitionCheck(store, partition, plan.request, plan.local, told, compare)
             yield from check.checks()
             tally.skipped += check.skipped
 
@@ -259,18 +263,20 @@ def verify_on_spark(
     return (of_row(RemoteCheck, row) for row in found.rows), tally
 
 
-def _known(file: Path | None) -> dict[str, RemoteCheck]:
-    """Return what earlier lines tell, the last of each segment; lines of another kind are passed by.
+def _known(file: Path | None) -> Known:
+    """Return what earlier lines tell of segments, by partition and id; lines of another kind are passed by.
 
     Raises:
         SourceNotFoundError, UsageError: see `read_lines`.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines
 
-    known: dict[str, RemoteCheck] = {}
+    known: defaultdict[Key, dict[str, RemoteCheck]] = defaultdict(dict)
     for row in () if file is None else read_lines(file, may_be_empty=True):
         with suppress(msgspec.ValidationError):
-            known[row["segment_id"]] = msgspec.convert(row, RemoteCheck)
+            each = msgspec.convert(row, RemoteCheck)
+            if each.segment_id:
+                known[each.topic, each.topic_id, each.partition][each.segment_id] = each
     return known
 
 

@@ -120,7 +120,8 @@ def checked(rows: DataFrame, task: Task) -> DataFrame:
 
 def _outcome(rows: DataFrame) -> CheckOutcome:
     outcome = CheckOutcome()
-    of_segment = F.count_if(F.col("segment_id") != "").alias("segments")
+    is_there = (F.col("segment_id") != "") & (F.col("verdict") != RemoteVerdict.GONE.value)
+    of_segment = F.count_if(is_there).alias("segments")
     sums = (F.count("*").alias("rows"), F.sum("bytes").alias("bytes"), of_segment)
     for row in rows.groupBy("verdict").agg(*sums).collect():
         outcome.verdicts[RemoteVerdict(row.verdict)] = row["rows"]

@@ -61,6 +61,6 @@ class CheckTask:
         except TiersnapError as error:
             _log.warning("%s: %s", of, error.message)
             yield RemoteCheck(
-                row["topic"], row["topic_id"], row["partition"], "", 0, None, -1, False, 0, 0, 0,
+                row["topic"], row["topic_id"], row["partition"], "", 0, None, -1, False, 0, 0, 0, 0,
                 self.asked.depth, RemoteVerdict.UNVERIFIED, ComparedWith.NOTHING, error.message, self.asked.now,
             )  # fmt: skip

@@ -59,7 +59,7 @@ class PartitionCheck:
 
     Attributes:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
-        known: what was found out before, by segment id.
+        known: what was found out before of the partition, by segment id.
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
@@ -113,6 +113,20 @@ class PartitionCheck:
         yield from self._incomplete(incomplete, covered, record.log_start_offset)
         yield from self._complete([each.segment_id for each in due], complete, problems)
         yield from self._holes(covered, incomplete, record.log_start_offset)
+        yield from self._gone()
+
+    @property
+    def _listed_from(self) -> int:
+        return self._listed[0].start_offset if self._listed else 0
+
+    def _gone(self) -> Iterator[RemoteCheck]:
+        """Segments that were not sound and are not there any more: retention, or `tiersnap mend`, has deleted them."""
+        there = {each.segment_id for each in self._listed}
+        for each in self.known.values():
+            if not each.verdict.is_sound and each.segment_id not in there:
+                told = Told(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
+                at = each.segment_id, each.base_offset, each.next_base_offset, 0, each.written_at
+                yield self._made(*at, told, each.leader_epoch, is_of_log=each.is_of_log)
 
     def _is_due(self, attempt: SegmentObjects) -> bool:
         if attempt.missing:
@@ -240,5 +254,6 @@ class PartitionCheck:
         of, asked = self.partition, self.asked
         return RemoteCheck(
             of.topic, of.topic_id or "", of.partition, segment_id, start, end, epoch, is_of_log,
-            len(self._listed), size, at, asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
+            len(self._listed), self._listed_from, size, at,
+            asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
         )  # fmt: skip

@@ -32,6 +32,7 @@ class RemoteVerdict(StrEnum):
     MISSING = "MISSING"  # an object is missing, or offsets are in no complete remote segment
     SUSPECT = "SUSPECT"  # its snapshot contradicts what a broker would keep
     UNVERIFIED = "UNVERIFIED"  # remote storage did not answer
+    GONE = "GONE"  # it was not sound, and was deleted since
     NOT_CHECKABLE = "NOT_CHECKABLE"  # encrypted by the plugin; complete
     NOT_COMPARED = "NOT_COMPARED"  # nothing is wrong, and its snapshot was compared with no fold
     EXTENDS = "EXTENDS"
@@ -44,7 +45,13 @@ class RemoteVerdict(StrEnum):
 
 
 SOUND = frozenset(
-    {RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.NOT_COMPARED, RemoteVerdict.EXTENDS, RemoteVerdict.MATCHES}
+    {
+        RemoteVerdict.GONE,
+        RemoteVerdict.NOT_CHECKABLE,
+        RemoteVerdict.NOT_COMPARED,
+        RemoteVerdict.EXTENDS,
+        RemoteVerdict.MATCHES,
+    }
 )
 _DAMAGED = frozenset({RemoteVerdict.CORRUPT, RemoteVerdict.MISSING})
 
@@ -78,6 +85,7 @@ class RemoteCheck:
     leader_epoch: Annotated[int, Meta(description="its newest; -1 where nobody can tell")]
     is_of_log: Annotated[bool, Meta(description="whether all its leader epochs are those of the newest segment")]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
+    listed_from: Annotated[int, Meta(description="base offset of the first of them")]
     bytes: Annotated[int, Meta(description="of all its objects")]
     written_at: Annotated[int, Meta(description="ms, by the store's clock: when its last object was written")]
     depth: CheckDepth

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
-from tiersnap.snapshot.readiness.remote_check import NO_LOG, SOUND
+from tiersnap.snapshot.readiness.remote_check import NO_LOG, SOUND, RemoteVerdict
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
 
 Key = tuple[str, str | None, int]  # topic, topic id, partition
 COLUMNS = (
-    *("topic", "topic_id", "partition", "segment_id", "listed", "bytes", "depth", "verdict", "compared_with"),
-    "checked_at",
+    *("topic", "topic_id", "partition", "segment_id", "base_offset", "listed", "listed_from", "bytes"),
+    *("depth", "verdict", "compared_with", "checked_at"),
 )
 
 
@@ -58,30 +58,31 @@ class RemoteChecked:
 def remote_checked(rows: Iterable[Mapping[str, Any]]) -> dict[Key, RemoteChecked]:
     """Sum up rows of `remote_checks`, or lines of `tiersnap verify --remote`, by partition.
 
-    Of the rows of one segment the latest counts; a row of offsets that no segment holds counts if its partition has no
-    later row.
+    Of the rows of one segment the latest counts, unless retention has deleted it since; a row of offsets that no
+    segment holds counts if its partition has no later row.
     """
-    newest: defaultdict[Key, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    newest: defaultdict[Key, dict[str | int, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
-        of_partition = newest[row["topic"], row["topic_id"], row["partition"]]
-        known = of_partition.get(row["segment_id"])
+        of_partition, name = newest[row["topic"], row["topic_id"], row["partition"]], row["segment_id"]
+        known = of_partition.get(name or row["base_offset"])
         if known is None or known["checked_at"] <= row["checked_at"]:
-            of_partition[row["segment_id"]] = row
+            of_partition[name or row["base_offset"]] = row
     return {key: _summed(list(found.values())) for key, found in newest.items()}
 
 
 def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
     last = max(rows, key=lambda row: row["checked_at"])
-    segments = [row for row in rows if row["segment_id"]]
-    current = [row for row in rows if row["segment_id"] or row["checked_at"] == last["checked_at"]]
     # A check that could not list the partition tells 0, and nothing of what earlier ones found.
-    listed = max(rows, key=lambda row: (row["listed"] > 0, row["checked_at"]))["listed"]
+    listing = max(rows, key=lambda row: (row["listed"] > 0, row["checked_at"]))
+    named = (row for row in rows if row["segment_id"] and row["verdict"] != RemoteVerdict.GONE)
+    segments = [row for row in named if row["base_offset"] >= listing["listed_from"]]
+    holes = [row for row in rows if not row["segment_id"] and row["checked_at"] == last["checked_at"]]
     return RemoteChecked(
-        segments=listed,
-        verified=min(len(segments), listed),
+        segments=listing["listed"],
+        verified=min(len(segments), listing["listed"]),
         bytes=sum(row["bytes"] for row in segments),
         compared=sum(row["compared_with"] not in NO_LOG for row in segments),
-        unsound=sum(row["verdict"] not in SOUND for row in current),
+        unsound=sum(row["verdict"] not in SOUND for row in (*segments, *holes)),
         depths=dict(Counter(row["depth"] for row in segments)),
         last_at=last["checked_at"],
     )

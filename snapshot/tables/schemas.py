@@ -348,6 +348,7 @@ REMOTE_CHECKS = _schema(
     ("leader_epoch", _LONG),  # its newest; -1 where nobody can tell
     ("is_of_log", _BOOL),
     ("listed", _LONG),  # segments of the partition that were listed
+    ("listed_from", _LONG),  # base offset of the first of them
     ("bytes", _LONG),  # of all its objects
     ("written_at", _LONG),  # ms, by the store's clock
     ("depth", _TEXT),  # check.remote_check.CheckDepth

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.snapshot.report.remote_checks import RemoteChecked, read_lines, remote_checked
 
 pytestmark = pytest.mark.unit
 
@@ -159,3 +160,49 @@ def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier
 
 def test_verify_refuses_against_with_depth(at: PoisonedTier, tmp_path: Path) -> None:
     assert_said(checked(at, at.logs, "--against", tmp_path), 2, "--against goes with the files of LOGDIR")
+
+
+def verified(at: PoisonedTier, told: Path, *words: str) -> RemoteChecked:
+    """Check, append the lines, and sum up what all of them tell of the partition."""
+    with told.open("a") as file:
+        file.write(tiersnap("verify", "--remote", at.remote, *words, output="jsonl").out)
+    return remote_checked(read_lines(told))["churn", TOPIC_ID, 0]
+
+
+def test_verified_segments_are_those_that_are_there_still(tmp_path: Path) -> None:
+    """Retention takes what was suspected, and what was verified does not count for what is there now."""
+    at, told = poisoned_tier(tmp_path, "churn-0", rebuilt=2, local_from=7), tmp_path / "told.jsonl"
+    first = verified(at, told, *NOW)
+    assert (first.segments, first.verified, first.unsound > 0) == (7, 7, True)
+    for base in (0, 108, 222, 338, 453, 574):
+        for path in at.remote.rglob(f"{base:020d}-*"):
+            path.unlink()
+    later = verified(at, told, "--now", "2027-01-01T00:00:00Z", "--depth", "full")
+    assert (later.segments, later.verified, later.unsound, later.depths) == (1, 1, 0, {"full": 1})
+
+
+def test_every_hole_counts_as_not_sound_until_it_is_mended(at: PoisonedTier, tmp_path: Path) -> None:
+    told, lost = tmp_path / "told.jsonl", {}
+    for base in (108, 338):
+        lost |= {path: path.read_bytes() for path in at.remote.rglob(f"{base:020d}-*")}
+    for path in lost:
+        path.unlink()
+    assert verified(at, told, *NOW).unsound == 2
+    for path, data in lost.items():
+        path.write_bytes(data)
+    assert verified(at, told, "--now", "2027-01-01T00:00:00Z").unsound == 0
+
+
+def test_verify_tells_that_a_segment_is_gone_that_was_not_sound(at: PoisonedTier, tmp_path: Path) -> None:
+    """As `mend` replaces one: nobody is told of it any more."""
+    (manifest,) = at.remote.rglob("*0222-*.rsm-manifest")
+    content, told = manifest.read_bytes(), tmp_path / "told.jsonl"
+    old, new = manifest.stem.partition("-")[2], "B" * 21 + "A"
+    manifest.write_bytes(content[:100])
+    assert verified(at, told, *NOW).unsound == 1
+    for path in at.remote.rglob("*0222-*"):
+        path.rename(path.with_name(path.name.replace(old, new)))
+    manifest.with_name(manifest.name.replace(old, new)).write_bytes(content.replace(old.encode(), new.encode()))
+    assert verified(at, told, *NOW, "--resume", str(told)).unsound == 0
+    assert [(row["segment_id"], row["verdict"]) for row in read_lines(told)][-1] == (old, "GONE")
+    assert_said(checked(at, "--resume", told), 0, "0 of 0 remote segments are sound", "7 segments were skipped")
