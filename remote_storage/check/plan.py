@@ -21,7 +21,9 @@ _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
 _SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
 # Requests of a segment beside those for its log: what the listing needs, and more of it for each depth.
 _AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
-_LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 5, CheckDepth.FULL: 8}
+_LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 5, CheckDepth.FULL: 9}
+# Requests of a partition: its listings, and the indexes of its newest segment, for the lineage.
+_AIVEN_PARTITION, _LOCAL_PARTITION = 4, 8
 _TAIL_BYTES = 1 << 20  # of a log of LocalTieredStorage, for its end
 _EVERY = 1 << 32
 _Object = tuple[TopicIdPartition, str, KeyKind, int, int]  # segment id, kind, bytes, ms
@@ -33,7 +35,8 @@ class CheckPlan:
 
     Attributes:
         partitions: segments of each.
-        bytes: at most what the depth reads.
+        bytes: at most what the depth reads, without `largest`.
+        largest: bytes of the largest object of each kind but logs, of which each partition reads one more.
         sampled: see CheckRequest; None where all segments are verified.
     """
 
@@ -44,6 +47,7 @@ class CheckPlan:
     requests: int = 0
     bytes: int = 0
     sampled: int | None = None
+    largest: dict[tuple[TopicIdPartition, KeyKind], int] = field(default_factory=dict)
 
     @property
     def request(self) -> CheckRequest:
@@ -57,8 +61,18 @@ class CheckPlan:
         if self.sampled is not None:
             chosen = f"{self.segments} of {count_of(self.partitions.total(), 'segment')}"
         where = count_of(len(self.partitions), "partition")
-        reads = f"at most {count_of(self.requests, 'request')}, {human_bytes(self.bytes)}"
+        reads = f"at most {count_of(self.most_requests, 'request')}, {human_bytes(self.most_bytes)}"
         return f"plan: {chosen} of {where} at depth {self.asked.depth}: {reads}"
+
+    @property
+    def most_requests(self) -> int:
+        """Return how many requests a check makes at most, if a listing takes one."""
+        return self.requests + len(self.partitions) * (_LOCAL_PARTITION if self.local else _AIVEN_PARTITION)
+
+    @property
+    def most_bytes(self) -> int:
+        """Return how many bytes a check reads at most."""
+        return self.bytes + sum(self.largest.values())
 
     def add(self, kind: KeyKind, size: int, modified: int) -> None:
         """Count an object of a segment that is verified."""
@@ -72,7 +86,7 @@ class CheckPlan:
         if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
-        elif self.local:
+        if self.local:
             self.bytes += min(size, _TAIL_BYTES)
 
 
@@ -102,12 +116,13 @@ def plan_check(
         plan.partitions[partition] += kind in _LOGS
         if sampled is None or sample_order(segment_id, asked.now) <= sampled:
             plan.add(kind, size, modified)
+        if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
+            plan.largest[partition, kind] = max(size, plan.largest.get((partition, kind), 0))
     if not plan.partitions:
         raise ObjectNotFoundError(
             f"{store.uri}: no remote segment",
             hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
         )
-    plan.requests += 4 * len(plan.partitions)
     return plan
 
 

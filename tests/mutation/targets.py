@@ -156,6 +156,8 @@ TARGETS = (
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
     ),
     Target("remote_storage/cluster/hung_copies.py", ("test_hung_copies.py",)),
+    Target("remote_storage/check/plan.py", ("test_check_plan.py", "test_tier_check.py")),
+    Target("remote_storage/check/check_task.py", ("test_check_task.py",)),
     Target("remote_storage/inventory/known_manifests.py", ("test_known_manifests.py",)),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
     Target(
