@@ -31,7 +31,7 @@ _MAY_COLLECT = {
     "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
     "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
     "jobs/pipeline/decode.py": "the number of the newest decode",
-    "jobs/pipeline/checking.py": "counts by verdict, and the first thousand segments that are not sound",
+    "jobs/pipeline/checking.py": "counts by verdict, the first thousand unsound segments, and a sum a partition",
     "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/simulate.py": "sums by state and kind of answer, and so many of the worst rows as were asked for",
     "jobs/pipeline/warehouse.py": "commits of runs that were killed",

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
-from tiersnap.jobs.pipeline.grouping import of_batches
+from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
@@ -25,8 +25,10 @@ from tiersnap.remote_storage.check.plan import CheckPlan
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.report.remote_checks import COLUMNS, Key, RemoteChecked
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tasks.sum_up_checks import SUMMED, of_summed, sum_up
 
 TABLE = "remote_checks"
 CHECK_KEY = ("topic_id", "partition", "segment_id")
@@ -99,6 +101,14 @@ def compared_snapshots(partitions: DataFrame) -> DataFrame:
     )
     rows = boundaries.where("crc is not null").join(ids.where("topic_id is not null"), on=list(PARTITION_KEY))
     return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*(each.name for each in COMPARED))).alias("compared"))
+
+
+def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
+    """Return how much of each partition was verified; a row a partition comes to the driver."""
+    if not warehouse.exists(TABLE):
+        return {}
+    rows = by_key(warehouse.read(TABLE).select(*COLUMNS), _PARTITION, ("checked_at",), sum_up, of_arrow(SUMMED))
+    return of_summed(row.asDict() for row in rows.collect())
 
 
 def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:

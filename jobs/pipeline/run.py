@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.host_report import disks_below
 from tiersnap.jobs.pipeline import (
     changes,
+    checking,
     counted,
     decoding,
     listing,
@@ -48,6 +49,7 @@ from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.readiness.copy_task import BesideBrokers
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import Scan
+from tiersnap.snapshot.report.model import with_remote_checks
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -105,8 +107,7 @@ class _Run:
         self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
         self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
-        self._number = 0
-        self._unrecorded = range(0)
+        self._number, self._unrecorded = 0, range(0)
         self._is_bounded = settings.replay.scan is Scan.WINDOW
         self._is_first = not warehouse.exists("partitions")
         self._collected, self._collected_log_dirs = given.found.collected, given.found.collected_log_dirs
@@ -370,8 +371,8 @@ class _Run:
             self._warehouse.append("runs", made, run_id=self._settings.run_id)
 
     def _report(self, groups: pa.Table) -> None:
-        outcome, settings = self._outcome, self._settings
         self._record()
+        outcome, settings = self._outcome, self._settings
         outcome.info = RunInfo(
             run_id=settings.run_id,
             started_at=settings.now,
@@ -389,6 +390,7 @@ class _Run:
             options=settings.options,
         )
         made = summary.to_report(groups, self._judged, outcome.info, self._spark)
+        made = with_remote_checks(made, checking.verified(self._warehouse))
         outcome.report = replace(made, forgetful=tuple(outcome.forgetful))
 
 

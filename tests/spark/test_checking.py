@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.pipeline import Runner, arrow_table
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
+from tiersnap.jobs import delta_tables
 from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.pipeline.checking import verified
 from tiersnap.jobs.pipeline.maintenance import superseded_checks
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
@@ -50,6 +53,7 @@ def test_verify_on_spark_says_what_a_host_says_and_skips_it_next_time(
     assert [row["base_offset"] for row in rows_of(spark, warehouse) if row["run"] == 2] == [574, 685]
     later = str(parse_time(NOW[1]) + 31 * DAY)
     assert_said(tiersnap("verify", "--remote", at.remote, "--now", later, "--warehouse", warehouse), 0, "7 of 7")
+    assert verified(Warehouse(spark, str(warehouse))) == delta_tables.remote_checks(str(warehouse))
     gone = superseded_checks(Warehouse(spark, str(warehouse)).read("remote_checks")).groupBy("run").count()
     assert {row["run"]: row["count"] for row in gone.collect()} == {1: 7, 2: 2}
 
@@ -68,3 +72,9 @@ def test_verify_on_spark_knows_snapshots_that_a_run_compared(
     into.append("partitions", spark.createDataFrame(rows, of_arrow(TABLES["partitions"])), run_id="test")
     assert_said(tiersnap("verify", "--remote", remote.root, "--warehouse", warehouse), 0, "19 MATCHES")
     assert {row["compared_with"] for row in rows_of(spark, warehouse)} == {"WAREHOUSE"}
+
+    words = ("--source", tmp_path / "logs", "--remote", remote.root, "--warehouse", warehouse)
+    assert_said(tiersnap("run", *words, "--report", tmp_path / "page"), 0)
+    page = json.loads((tmp_path / "page/readiness.json").read_text())
+    checked = [each["remote_checked"] for topic in page["topics"] for each in topic["partitions"]]
+    assert sum(each["verified"] for each in checked if each is not None) == 19
