@@ -29,7 +29,7 @@ from tiersnap.jobs.doctor_cluster import (
     told_copies,
 )
 from tiersnap.jobs.next_command import place_words
-from tiersnap.jobs.option_types import once
+from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import (
     cluster_options,
     log_dirs_argument,
@@ -44,6 +44,7 @@ from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, tell_failures
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
 from tiersnap.snapshot.errors import ExitCode, UsageError
@@ -116,6 +117,7 @@ class DoctorResult:
 @producer_expiration_option
 @now_option
 @remote_checks_option
+@metrics_options
 def doctor(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -125,6 +127,7 @@ def doctor(
     producer_expiration: int | None,
     now: int,
     checks_file: Path | None,
+    sinks: Sinks,
 ) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
@@ -151,6 +154,7 @@ def doctor(
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
     from tiersnap.snapshot.host.summary import Host
+    from tiersnap.snapshot.metrics.of_run import of_doctor
 
     if not log_dirs and view.remote is None and cluster is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
@@ -172,7 +176,10 @@ def doctor(
         output.document(_result(host, answers, compared, copies, verified), errors=host.errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
     hangs = ExitCode.GATE_REFUSED if copies.hung else ExitCode.OK
-    return found or host.exit_code or hangs or exit_code_of(answers)
+    code = found or host.exit_code or hangs or exit_code_of(answers)
+    was_asked = cluster is not None and hung_after is not None
+    sinks.send(lambda: of_doctor(ExitCode(code), clock(), len(copies.hung) if was_asked else None))
+    return code
 
 
 def _look(

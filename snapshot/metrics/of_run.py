@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -108,6 +109,18 @@ def of_counts(counts: RunCounts, errors: int) -> Iterator[Sample]:
         if f"tiersnap_last_run_{name}" in HELP:
             yield Sample(f"tiersnap_last_run_{name}", value)
     yield Sample("tiersnap_last_run_errors", errors)
+
+
+def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterator[Sample]:
+    """Yield the samples of a look at a host and its cluster, which ends now.
+
+    Args:
+        started_at: ms since the epoch.
+        hung: copies that do not end; None where no cluster was asked.
+    """
+    if hung is not None:
+        yield Sample("tiersnap_hung_copies", hung)
+    yield from of_ended(exit_code, started_at=started_at, finished_at=time.time_ns() // 1_000_000)
 
 
 def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterator[Sample]:

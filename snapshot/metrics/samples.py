@@ -13,6 +13,7 @@ HELP: dict[str, str] = {
     "tiersnap_copy_lag_bytes": "Bytes of segments that ought to be in remote storage and cannot go.",
     "tiersnap_findings": "Damaged places in the segments that were looked at.",
     "tiersnap_forgotten_producers": "Living producers that replicas do not know, though remote storage does.",
+    "tiersnap_hung_copies": "Copies that brokers began and that do not end: nothing behind them is tiered.",
     "tiersnap_last_run_segments_decoded": "Segments that the last run read.",
     "tiersnap_last_run_bytes_decoded": "Bytes of segment files that the last run read.",
     "tiersnap_last_run_snapshots_written": "Producer snapshots that the last run stored.",

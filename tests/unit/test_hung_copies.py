@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.protocol.logs import PARTITION as PARTITION_OF_PLACE
 from tests.protocol.situations import Place, found
+from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.jobs.cli import run
 from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, copied_twice, find_hung, hung_copy
@@ -250,8 +251,10 @@ def said(place: Place, *words: str | Path) -> tuple[int, dict]:
 def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> None:
     with found("hung copy", tmp_path) as place:
         now = ("--now", utc(place.world.store.time) or "")
-        code, result = said(place, "doctor", *now)
+        metrics = tmp_path / "doctor.prom"
+        code, result = said(place, "doctor", *now, "--metrics-file", metrics)
         assert code == 4
+        assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 1
         ((hung,), (free,)) = result["hung"], result["next"]
         assert (hung["topic"], hung["partition"], hung["broker"], hung["base_offset"]) == ("orders", 0, 1, 15)
         assert 3_600_000 <= hung["age_ms"] < 3_700_000
@@ -259,7 +262,9 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         _, on_host = said(place, "doctor", place.disk, *now)
         assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
         assert on_host["next"][0].startswith(f"tiersnap unblock --bootstrap-server model:9092 --source {place.disk} ")
-        assert said(place, "doctor", *now, "--hung-after", "2h") == (0, result | {"hung": [], "next": []})
+        slow = ("--hung-after", "2h", "--metrics-file", metrics)
+        assert said(place, "doctor", *now, *slow) == (0, result | {"hung": [], "next": []})
+        assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 0
 
 
 def test_doctor_names_no_copy_of_a_topic_that_is_not_copied(tmp_path: Path) -> None:
