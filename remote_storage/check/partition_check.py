@@ -198,7 +198,9 @@ class PartitionCheck:
     ) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
         for (_, start), (end, _) in pairwise(covered):
-            if end <= expired_to or any(start <= offset < end for offset in told):
+            # Where an incomplete segment ends nobody knows.
+            end = min((offset for offset in told if start <= offset < end), default=end)
+            if end <= max(start, expired_to):
                 continue
             why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
             yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)

@@ -152,6 +152,12 @@ def test_verify_names_offsets_that_no_segment_holds(tmp_path: Path) -> None:
     ran = checked(*place(at), depth="metadata")
     (row,) = (row for row in ran.rows if row["verdict"] == "MISSING")
     assert (ran.exit_code, row["segment_id"], row["base_offset"], row["next_base_offset"]) == (5, "", 222, 338)
+    (index,) = at.remote.rglob("*0338-*.indexes")
+    kept = index.read_bytes()
+    index.unlink()
+    ran = checked(*place(at), depth="metadata")
+    assert sorted(row["base_offset"] for row in ran.rows if row["verdict"] == "MISSING") == [222, 338]
+    index.write_bytes(kept)
     for path in at.remote.rglob("*0000-*"):
         path.unlink()  # retention takes the oldest segments
     assert verdicts(checked(*place(at), depth="metadata"))["MISSING"] == 1
@@ -247,17 +253,24 @@ def test_verify_believes_no_snapshot_of_a_segment_that_is_of_the_log_in_part(tmp
 
 
 def test_verify_tells_segments_of_another_lineage_apart(tmp_path: Path) -> None:
-    """What a leader wrote that lost an unclean election is read by nobody."""
-    store = DirectoryStore(tmp_path / "remote")
-    for name, epochs in (("lost", [(0, 0), (1, 5)]), ("log", [(0, 0), (2, 5)])):
+    """What a leader wrote that lost an unclean election is read by nobody, and lacks what the next one wrote."""
+    store, bases = DirectoryStore(tmp_path / "remote"), (0, 5, 10, 15)
+    for name, epochs, producer in (("lost", [(0, 0), (1, 5)], 7), ("log", [(0, 0), (2, 5)], 9)):
         segments = {
-            base: [lb.data_batch(base, 5, 7, 0, base, leader_epoch=epochs[base >= 5][0])] for base in (0, 5, 10)
+            base: [lb.data_batch(base, 5, producer if base == 5 else 7, 0, base, leader_epoch=epochs[base >= 5][0])]
+            for base in bases
         }
-        tier(lb.write_partition(tmp_path / name, "orders", 0, segments, leader_epochs=epochs), store)
-    for depth in DEPTHS:
-        ran = checked("--remote", store.root, depth=depth)
-        assert ran.exit_code == 0
-        assert [row["base_offset"] for row in ran.rows if not row["is_of_log"]] == [5]
+        folder = lb.write_partition(tmp_path / name, "orders", 0, segments, leader_epochs=epochs, high_watermark=20)
+        tier(folder, store)
+    words = ("verify", "--remote", store.root, "--now", str(lb.TIMESTAMP), "--strict")
+    for more in (*(("--depth", depth) for depth in DEPTHS), (tmp_path / "log", "--depth", "snapshots")):
+        ran = tiersnap(*words, *more)
+        assert ran.exit_code == 0, ran.err
+        assert [row["base_offset"] for row in ran.rows if not row["is_of_log"]] == [5, 10]
+    for path in store.root.rglob("*0010-*.log"):
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    ran = tiersnap(*words, "--depth", "full")
+    assert [row["reason"][:4] for row in ran.rows if row["base_offset"] == 10] == ["log:", "log:"]
 
 
 @pytest.mark.parametrize("depth", ["snapshots", "full"])
