@@ -110,5 +110,5 @@ def _recorded(warehouse: str) -> list[dict[str, Any]]:
 
     found = tables.runs(warehouse)
     if not found:
-        raise tables.no_rows(warehouse, "no run is recorded here")
+        raise tables.no_rows(warehouse, "no run is recorded here; the next one records those that were killed")
     return found

@@ -115,7 +115,11 @@ def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path
 
 def test_a_warehouse_without_runs_and_a_run_that_never_was_are_usage_errors(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "runs", pa.Table.from_pylist([], schema=RUNS))
-    assert_said(tiersnap("report", "runs", "--warehouse", tmp_path), 2, "no run is recorded here")
+    assert_said(
+        tiersnap("report", "runs", "--warehouse", tmp_path),
+        2,
+        "no run is recorded here; the next one records those that were killed",
+    )
     write_runs(tmp_path)
     assert_said(
         tiersnap("report", "run", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap report runs"
