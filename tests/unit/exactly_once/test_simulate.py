@@ -399,6 +399,17 @@ def test_what_if_takes_a_producer_with_a_marker_or_transaction_for_one(coordinat
     assert {each.is_transactional for each in classes} == {told}
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_what_if_takes_a_transaction_from_offset_0_as_any_other(version):
+    given = Circumstances(transaction_version=version)
+
+    def answers(opened: int) -> list[tuple[Write, dict[str, Answer]]]:
+        state = ReplicaState(np.array([(1, 3, 3, 9, 0, NOW, -1, opened)], ENTRY_DTYPE), batches_of((1, 3, 9)))
+        return [(each.write, each.leader_answers) for each in what_if(state, state, BROKER_ERAS, given)]
+
+    assert answers(0) == answers(5)
+
+
 def test_outcomes_add_up_equal_classes_and_tell_a_gap_from_what_follows():
     given = Circumstances()
 
