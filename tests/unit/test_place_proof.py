@@ -115,7 +115,7 @@ AIVEN, LOCAL = AivenLayout(), LocalTieredStorageLayout()
 
 
 def delete(store: DirectoryStore, *segments, layout=AIVEN) -> None:
-    store.delete([key for each in segments for key in layout.object_keys(each)[:1]])
+    store.delete([key for each in segments for key in layout.object_keys(each)])
 
 
 def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
