@@ -237,12 +237,10 @@ def run(
         return ExitCode.OK
     from tiersnap.jobs.host_report import write_report_and_metrics
     from tiersnap.jobs.pipeline.run import run as run_pipeline
-    from tiersnap.jobs.pipeline.session import spoken
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
-        with spoken("the run failed"):
-            outcome = run_pipeline(spark.session, settings, cluster=cluster, talk=output.talk)
+        outcome = run_pipeline(spark.session, settings, cluster=cluster, talk=output.talk)
         code = exit_code(outcome, settings)
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:

@@ -14,6 +14,7 @@ from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -64,6 +65,7 @@ class DecodeOutcome:
     damage: Damage = field(default_factory=Damage)
 
 
+@spoken("decode")
 def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOutcome:
     """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
 

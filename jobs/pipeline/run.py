@@ -30,6 +30,7 @@ from tiersnap.jobs.pipeline.batches import sized_for
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
@@ -79,17 +80,16 @@ def run(
     Args:
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
-        cluster: asked whether copy tasks work, and who leads, where there are several replicas of a partition and the
-            settings name no leaders.
+        cluster: asked whether copy tasks work and, if there are several replicas and no named leaders, who leads.
         talk: hears of each stage.
 
     Raises:
         TransientError: another run is at work on the warehouse.
-        UsageError: two sources hold the same partition; a source is of another cluster than `cluster`.
+        UsageError: two sources hold the same partition; a source is of another cluster; the workers lack the package.
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster)
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+    with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
         with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
             return _Run(warehouse, settings, given, tasks, talk).run()

@@ -28,6 +28,8 @@ from tiersnap.snapshot.tables.trouble import of_words
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 _THEIRS = ("pyspark", "py4j", "grpc")
 _WRONG = {
     "JAVA_GATEWAY_EXITED": ("Java did not start; what it said stands above", "Spark 4 needs Java 17 or 21"),
@@ -45,7 +47,7 @@ def spoken(what: str) -> Iterator[None]:
 
     Raises:
         TransientError: a server or worker went away, or memory is short.
-        UsageError: a place or a setting that cannot be.
+        UsageError: a place or a setting that cannot be, or a Python of the workers that lacks what the job needs.
     """
     try:
         yield
@@ -55,14 +57,14 @@ def spoken(what: str) -> Iterator[None]:
         told = str(error)
         for word, (message, hint) in _WRONG.items():
             if word in told:
-                raise UsageError(f"{what}: {message}", hint=hint) from error
+                raise UsageError(f"{what}: {message}", hint=hint) from None
         known = of_words(what, told)
         if known is None:
             raise
-        raise known from error
+        # A notebook shows what an error came from: hundreds of lines of two languages.
+        _log.debug("%s: Spark said: %s", what, told)
+        raise known from None
 
-
-_log = logging.getLogger(__name__)
 
 # The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -155,6 +157,9 @@ def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_S
         )
         if is_local:
             _prepare_host()
+        if python := settings.get("spark.pyspark.python"):
+            # Of the settings spark-submit alone takes it; PySpark looks at the environment.
+            os.environ["PYSPARK_PYTHON"] = python
     for name, value in settings.items():
         builder = builder.config(name, value)
     _log.debug("starting a Spark session, master %r", master)

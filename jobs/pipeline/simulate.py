@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
+from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
@@ -28,6 +29,7 @@ class SimulateOutcome:
     said: list[str] = field(default_factory=list)
 
 
+@spoken("simulate")
 def simulate_warehouse(
     spark: SparkSession | Session, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
 ) -> SimulateOutcome:
@@ -96,6 +98,7 @@ class RiskOutcome:
     said: list[str] = field(default_factory=list)
 
 
+@spoken("simulate --risk")
 def risk_of_warehouse(
     spark: SparkSession | Session,
     warehouse: str,

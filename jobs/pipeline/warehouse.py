@@ -88,12 +88,12 @@ class Warehouse:
                 found = rows.schema
             except AnalysisException as error:
                 if (error.getCondition() or "") not in _ABSENT:
-                    raise of_table(self.path(table), str(error)) from error
+                    raise of_table(self.path(table), str(error)) from None
                 self._read[table] = None
                 return False
             except Exception as error:
                 # Its class is py4j's, or on Connect another one.
-                raise of_table(self.path(table), str(error)) from error
+                raise of_table(self.path(table), str(error)) from None
             check_format(self.path(table), table, found)
             self._read[table] = rows
         return self._read[table] is not None

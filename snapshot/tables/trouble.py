@@ -19,6 +19,7 @@ def _words(*words: str) -> re.Pattern[str]:
 
 
 _MEMORY = _words("outofmemory", "cannot allocate memory", "memoryerror", "not enough memory")
+_NO_DELTA = _words("failed to find the data source: delta")
 _NO_FILE_SYSTEM = _words("no filesystem for scheme", "class .*filesystem.* not found")
 _REDIRECT = _words("permanentredirect", "moved permanently", "authorizationheadermalformed")
 _DENIED = _words(
@@ -32,6 +33,10 @@ _AWAY = _words(
     *("unable to execute http request", "noroutetohost", "timed out", "sockettimeout", "slow ?down"),
     *("service ?unavailable", "too ?many ?requests", "all masters are unresponsive"),
 )
+# What the Python of Spark's workers lacks, in the words of Python, PySpark and Java.
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: ([\w.]+) than that in driver: ([\w.]+)")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_LACKS = re.compile(r"No module named '?([\w.]+)|(\w+) >= [\w.]+ must be installed")
 _WORKER = _words("executorlostfailure", "python worker (exited|failed)", "(has been|was) shut ?down")
 _DAMAGED = _words(
     *("json ?parse", "malformed", "invalid json", "json error", "unrecognized token", "unexpected character"),
@@ -49,10 +54,21 @@ def of_words(what: str, told: str) -> TiersnapError | None:
         told: all that was said, stack traces included.
     """
     told = _without_stack(told)
+    if lacking := _lacking(told):
+        return UsageError(
+            f"{what}: {lacking}",
+            hint="install tiersnap[spark,s3] there and name it: --spark-conf spark.pyspark.python=PATH, or "
+            "PYSPARK_PYTHON=PATH before a session of yours starts: docs/spark.md",
+        )
     if found := _MEMORY.search(told):
         return TransientError(
             f"{what}: too little memory: {_line(told, found)}",
             hint="give Spark more: --spark-conf spark.driver.memory=4g, spark.executor.memory on a cluster",
+        )
+    if _NO_DELTA.search(told):
+        return UsageError(
+            f"{what}: this Spark session has no Delta Lake",
+            hint="start the session with Delta's jar and its two settings: docs/spark.md",
         )
     if found := _NO_FILE_SYSTEM.search(told):
         return UsageError(
@@ -72,6 +88,17 @@ def of_words(what: str, told: str) -> TiersnapError | None:
     if found := _WORKER.search(told):
         return TransientError(f"{what}: a worker was lost: {_line(told, found)}", hint="run the same command again")
     return None
+
+
+def _lacking(told: str) -> str:
+    """Return what is wrong with the Python of Spark's workers; "" if nothing is."""
+    if found := _OTHER_PYTHON.search(told):
+        return f"the workers have Python {found[1]} and the driver {found[2]}"
+    if found := _NO_PYTHON.search(told):
+        return f"the workers have no {found[1]}"
+    if found := _LACKS.search(told):
+        return f"the workers' Python lacks {(found[1] or found[2]).partition('.')[0]}"
+    return ""
 
 
 def of_table(place: str, told: str) -> TiersnapError:

@@ -20,7 +20,6 @@ from tests.reference.command import assert_said, tiersnap
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import copies, write_fleet
 from tiersnap.jobs.pipeline.run import run as run_job
-from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -125,7 +124,7 @@ def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
     settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
     cached = spark._jsparkSession.sharedState().cacheManager()
     before = cached.numCachedEntries()
-    with pytest.raises(TransientError, match=f"the run failed: {said}") as caught, spoken("the run failed"):
+    with pytest.raises(TransientError, match=f"the run failed: {said}") as caught:
         run_job(spark, settings, store=Deadly(tmp_path / "remote", how))  # type: ignore[arg-type]
     assert caught.value.exit_code is ExitCode.TRANSIENT
     assert "\n" not in caught.value.message

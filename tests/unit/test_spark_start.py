@@ -205,3 +205,29 @@ def test_a_file_that_could_not_be_read_for_no_reason_that_is_known_is_no_damage(
 
 def test_names_of_a_stack_trace_say_nothing() -> None:
     assert of_words("it", "boom\n\tat org.x.OutOfMemoryErrorHandler.run(X.java:301)") is None
+
+
+def test_session_without_delta_lake_is_a_usage_error() -> None:
+    told = "An error occurred while calling o29.load.\n: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta."
+    error = of_table("/warehouse/partitions", told)
+    assert isinstance(error, UsageError)
+    assert error.message == "/warehouse/partitions: this Spark session has no Delta Lake"
+
+
+LACKING = {
+    "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: "
+    "3.12 than that in driver: 3.11, PySpark cannot run": "the workers have Python 3.12 and the driver 3.11",
+    'Cannot run program "/nowhere/python": error=2, No such file or directory': "the workers have no /nowhere/python",
+    "Traceback …\nModuleNotFoundError: No module named 'tiersnap.snapshot'": "the workers' Python lacks tiersnap",
+    "[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however": "the workers' Python lacks PyArrow",
+}
+
+
+@pytest.mark.parametrize("told", LACKING)
+def test_python_of_workers_that_lacks_something_is_a_usage_error(told: str) -> None:
+    error = of_words(
+        "the run failed", f"Job aborted due to stage failure: Python worker exited: {told}\n\tat x.Y(Y.java:1)"
+    )
+    assert isinstance(error, UsageError)
+    assert error.message == f"the run failed: {LACKING[told]}"
+    assert "spark.pyspark.python" in error.hint
