@@ -152,11 +152,11 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
     return [VerifiedPartition(f"{topic}-{number}", of, each.sentence) for (topic, of, number), each in found]
 
 
-def verified_lines(found: Sequence[VerifiedPartition]) -> list[str]:
-    """Return them for people, or how to find out."""
+def verified_lines(found: Sequence[VerifiedPartition], remote: str) -> list[str]:
+    """Return them for people, or the command that verifies what is there."""
     return [f"{each.partition}: {each.sentence}" for each in found] or [
-        "nobody says whether what is there is right: tiersnap verify --remote URI --output jsonl > FILE tells it, "
-        "--remote-checks FILE shows it here"
+        f"not yet: tiersnap verify --remote {remote} --output jsonl > FILE",
+        "--remote-checks FILE shows its result here",
     ]
 
 

@@ -167,7 +167,7 @@ def doctor(
     if output.format is Format.TABLE:
         width, sections = terminal_width(), _sections(host, answers, compared, copies)
         if view.remote is not None:
-            sections["verified"] = verified_lines(verified)
+            sections["verified"] = verified_lines(verified, view.remote)
         for name, lines in sections.items():
             for number, line in enumerate(lines):
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
@@ -334,7 +334,7 @@ def _blocks(host: Host) -> Iterator[str]:
     if len(findings) > _MOST_FINDINGS:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
     if not (waiting or findings or host.missing or host.lost_indexes):
-        yield "nothing, by the names of the files; whether they are right, scan tells"
+        yield "nothing, by the names of the files; scan checks what is in them"
 
 
 def _forgotten(host: Host) -> Iterator[str]:

@@ -197,7 +197,8 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
     assert verified["partition"] == "churn-0"
     assert verified["sentence"].startswith("7 of 7 remote segments were verified (490.6 KiB; 7 at depth snapshots)")
     assert verified["sentence"].endswith("snapshots of 0 were compared with a log; 2 are not sound")
-    assert "nobody says whether" in tiersnap("doctor", at.logs, *place(at), output="table").out
+    said = tiersnap("doctor", at.logs, *place(at), output="table").out
+    assert f"verified not yet: tiersnap verify --remote {at.remote}" in " ".join(said.split())
 
     tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
     page = (tmp_path / "page/index.html").read_text()
