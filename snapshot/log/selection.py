@@ -210,12 +210,21 @@ def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDi
 def twice(
     log_dirs: Sequence[NamedLogDir], selection: Selection | None = None
 ) -> Iterator[tuple[str, NamedLogDir, NamedLogDir]]:
-    """The folder of each selected partition that is in two of the directories, and the two."""
+    """The folder of each selected partition that is in two of the directories, and the two.
+
+    A broker that has moved one to another disk renames it there, then here (LogManager.replaceCurrentWithFutureLog), so
+    both are looked at again.
+    """
     seen: dict[str, NamedLogDir] = {}
     for each in log_dirs:
         for folder in folders_of(each.log_dir, selection or Selection()):
-            if (first := seen.setdefault(folder, each)) is not each:
+            first = seen.setdefault(folder, each)
+            if first is not each and not any(_is_gone(one.log_dir, folder) for one in (first, each)):
                 yield folder, first, each
+
+
+def _is_gone(log_dir: LogDir, folder: str) -> bool:
+    return log_dir.filesystem.is_gone(f"{log_dir.path}/{folder}")
 
 
 def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:

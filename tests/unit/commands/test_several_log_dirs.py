@@ -25,7 +25,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.places import each_once
-from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
 
 pytestmark = pytest.mark.unit
@@ -226,6 +226,16 @@ def test_a_partition_on_two_disks_is_refused_before_anything_is_written(disks: l
         ran = tiersnap(command, disks[0], copy, *ALL_DISKS[command], tmp_path / "to", "--apply")
         assert_said(ran, 5, "orders-0 is in two of the log directories", "no broker starts with both")
     assert not (tmp_path / "to").exists()
+
+
+def test_a_partition_that_its_broker_moves_to_another_disk_is_not_there_twice(disks: list[Path]) -> None:
+    """It is renamed on the other disk first, and then here to one that is to be deleted."""
+    shutil.copytree(disks[0] / "orders-0", disks[1] / "orders-0")
+    opened = open_log_dirs(list(map(str, disks)))
+    assert [finding.path for finding in findings_of(opened)][-1:] == [str(disks[1] / "orders-0")]
+    (disks[0] / "orders-0").rename(disks[0] / f"orders-0.{'0' * 32}-delete")
+    assert not any("is the same partition" in str(finding) for finding in findings_of(opened))
+    refuse_twice(opened)
 
 
 def test_a_partition_on_disks_of_two_brokers_is_no_damage(disks: list[Path], tmp_path: Path) -> None:
