@@ -55,6 +55,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 _log = logging.getLogger(__name__)
 
 _NO_FILE = FileRef("", 0, 0)
+_DIFFER = "its log in the tier and the one in --log-dir differ, both are whole, and nobody knows which is right"
 _INDEXES = {
     IndexType.OFFSET: KeyKind.LOCAL_OFFSET_INDEX,
     IndexType.TIMESTAMP: KeyKind.LOCAL_TIME_INDEX,
@@ -126,6 +127,8 @@ class RightSegments:
             segment, files = local, self._local_files(local)
             if there is not None and not prefers_local:
                 files |= self._stored_files(there, folder)
+            if has_log and there is not None:
+                self._refuse_other_log(record, there, folder)
         elif has_log and there is not None:
             segment, files = self._fetched(record, there, folder), self._stored_files(there, folder)
         else:
@@ -181,6 +184,17 @@ class RightSegments:
             raise not_rebuilt(record, f"its log has {size} bytes in the tier, its record says {record.segment_size}")
         return Segment(record.start_offset, record.end_offset + 1, FileRef(str(path), size, 0))
 
+    def _refuse_other_log(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> None:
+        """Refuse a local log that differs from the one in the tier, unless that one is damaged."""
+        try:
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                _, told = fold_segment(LOCAL, self._fetched(record, there, Path(scratch)))
+        except (CorruptDataError, NotRebuiltError, ObjectNotFoundError):
+            return
+        digests = {each.base_offset: each.digest for each in self._replayed.segments}
+        if told.finding is None and digests.get(record.start_offset, told.digest) != told.digest:
+            raise not_rebuilt(record, _DIFFER)
+
     def _stored_files(self, there: SegmentObjects, folder: Path) -> dict[IndexType, SourceFile]:
         """Fetch the indexes that the tier has; which of them are right is seen by the batches."""
         found: dict[IndexType, bytes | None] = {}
@@ -219,7 +233,7 @@ class RightSegments:
             replayed = self._replayed
             digests = {each.base_offset: each.digest for each in replayed.segments} if has_local else {}
             if digests.get(start, told.digest) != told.digest:
-                raise not_rebuilt(record, "its log in the tier and the one in --log-dir differ")
+                raise not_rebuilt(record, _DIFFER)
             if end in self._snapshots:
                 return told.digest, open_at(start, replayed.reached.get(start)), self._snapshots[end]
         before = self._state_before(record)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import google_crc32c
 import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
@@ -184,6 +185,19 @@ def test_a_damaged_log_is_replaced_from_a_replica_and_by_nothing_else(right):
     assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
     log = right.store.get(right.layout.log_key(right.read()[2].metadata))
     assert log == (right.whole / f"churn-0/{right.records[2].start_offset:020d}.log").read_bytes()
+
+
+def test_a_log_that_differs_from_that_of_a_replica_is_refused(right):
+    """A batch whose CRC was made anew: nobody knows which of the two is right."""
+
+    def forged(data: bytes) -> bytes:
+        length = 12 + int.from_bytes(data[8:12], "big")
+        batch = data[21 : length - 2] + bytes([data[length - 2] ^ 1]) + data[length - 1 : length]
+        return data[:17] + google_crc32c.value(batch).to_bytes(4, "big") + batch + data[length:]
+
+    damage(right, 2, ".log", forged)
+    done = told(right.mend(depth=CheckDepth.FULL, log=True))
+    assert [action for action, _ in done] == ["NONE"] and done[0][1].endswith("nobody knows which is right")
 
 
 def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
