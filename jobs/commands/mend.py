@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -29,9 +30,14 @@ from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
+from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
     from tiersnap.remote_storage.cluster.mend import Mending
+    from tiersnap.remote_storage.cluster.mend_tier import Mended
+    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,9 @@ class MendSummary:
     """All segments; the place is absent where nothing is missing."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
-    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    known: Annotated[
+        int, Meta(description="segments that brokers know and read; without a cluster those that lack objects")
+    ]
     missing: int
     wrong: int
     mended: int
@@ -62,7 +70,7 @@ class MendSummary:
 
 
 @command(MendedSegment, summary=MendSummary)
-@opt.cluster_options(required=True)
+@opt.cluster_options()
 @place_options
 @once("--from", "wrong", metavar="URI", help="Where the objects were uploaded by mistake: looked at first.")
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
@@ -73,6 +81,7 @@ class MendSummary:
     help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
 )
 @click.option("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
+@once("--unmanaged", is_flag=True, help="No broker manages these topics: put missing objects back without a cluster.")
 @opt.topic_option
 @opt.expiration_option
 @opt.producer_expiration_option
@@ -81,13 +90,14 @@ class MendSummary:
 @opt.apply_option("Put them back; without it the plan is shown.")
 def mend(
     output: Output,
-    cluster: Cluster,
+    cluster: Cluster | None,
     place: PlaceRequest,
     wrong: str | None,
     lies_as: str | None,
     log_dirs: tuple[str, ...],
     depth: str | None,
     delete_bad: bool,
+    unmanaged: bool,
     topic: re.Pattern[str] | None,
     expiration: int | None,
     producer_expiration: int | None,
@@ -114,45 +124,94 @@ def mend(
     stays, counts for retention.bytes, and is still found by verify. With --delete-bad it is deleted: brokers are told,
     and its objects go. So does a segment that lost to another copy of the same offsets.
 
+    Without a cluster only missing objects come back, and only of topics that no broker manages: say --unmanaged.
+
     What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
     publish. Plain text goes among no encrypted segments.
     """
+    logs = partial(_logs, log_dirs, topic, expiration, producer_expiration, now)
+    if cluster is None:
+        if wrong or depth or delete_bad:
+            raise UsageError("--from, --depth and --delete-bad need --bootstrap-server", hint="tiersnap mend --help")
+        mended = _unmanaged(place, logs, topic, unmanaged, allow_plaintext, apply)
+        lacking = count_of(len(mended.done), "segment lacks an object", "segments lack an object")
+        return _told(output, mended, lacking, apply=apply)
     from tiersnap.jobs.pipeline.settings import new_run_id
-    from tiersnap.remote_storage.check.local_log import local_logs
-    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
-    from tiersnap.remote_storage.cluster.mend import exit_code_of
     from tiersnap.remote_storage.cluster.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.cluster.missing_objects import log_starts, read_by_brokers
-    from tiersnap.remote_storage.cluster.right_segments import MendRules
-    from tiersnap.remote_storage.inventory.observe import Observe
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
-    from tiersnap.snapshot.log.selection import Selection, matches_topic
-    from tiersnap.snapshot.replay.expiry import Expiry
-    from tiersnap.snapshot.replay.remote_listing import Encryption
-    from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
+    from tiersnap.snapshot.log.selection import matches_topic
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
     target, layout = prover.store, prover.layout(place.layout)
-    source = (
-        None
-        if wrong is None
-        else (open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as or layout.name))
-    )
-    if source is not None and (source[0].uri, source[1].name) == (target.uri, layout.name):
-        raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
-    rules = MendRules(Expiry(expiration, now), producer_expiration)
-    begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
-    local = {} if not log_dirs else local_logs(log_dirs, Selection(topic), begins, check_crc=True)
+    source = None
+    if wrong is not None:
+        source = open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as or layout.name)
+        if (source[0].uri, source[1].name) == (target.uri, layout.name):
+            raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending"):
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
-        logs = RemoteLogs(target, layout, rules, local, log_starts(cluster, ask()))
-        tierer = Tierer(new_run_id(), now)
-        prove = partial(prover.prove, layout)
-        mended = MendTier(cluster, prover.metadata_topic, reader, logs, tierer, ask, prove, request).run()
+        of = replace(logs(target, layout), starts=log_starts(cluster, ask()))
+        tierer, prove = Tierer(new_run_id(), now), partial(prover.prove, layout)
+        mended = MendTier(cluster, prover.metadata_topic, reader, of, tierer, ask, prove, request).run()
+    return _told(output, mended, mended.missing.sentence, apply=apply)
+
+
+def _logs(
+    log_dirs: tuple[str, ...],
+    topic: re.Pattern[str] | None,
+    expiration: int | None,
+    producer_expiration: int | None,
+    now: int,
+    target: ObjectStore,
+    layout: Layout,
+) -> RemoteLogs:
+    from tiersnap.remote_storage.check.local_log import local_logs
+    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
+    from tiersnap.remote_storage.cluster.right_segments import MendRules
+    from tiersnap.remote_storage.inventory.observe import Observe
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
+
+    begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
+    local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else {}
+    return RemoteLogs(target, layout, MendRules(Expiry(expiration, now), producer_expiration), local, {})
+
+
+def _unmanaged(
+    place: PlaceRequest,
+    logs: Callable[[ObjectStore, Layout], RemoteLogs],
+    topic: re.Pattern[str] | None,
+    unmanaged: bool,
+    allow_plaintext: bool,
+    apply: bool,
+) -> Mended:
+    """Put missing objects back of topics that no broker manages."""
+    from tiersnap.remote_storage.cluster.make_again import MakeAgain
+    from tiersnap.remote_storage.cluster.mend_tier import Mended
+    from tiersnap.remote_storage.cluster.mend_unmanaged import UnmanagedTier
+    from tiersnap.remote_storage.cluster.missing_objects import Missing
+    from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.snapshot.log.selection import matches_topic
+
+    target = open_existing_store(place.remote, place.s3, writes=apply)
+    of = logs(target, open_layout(place.layout or "aiven"))
+    tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
+    lacking = list(tier.lacking())
+    done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
+    return Mended(Missing(target.uri, len(lacking), tuple(each.missing for each in lacking)), 0, done)
+
+
+def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
+    from tiersnap.remote_storage.cluster.mend import exit_code_of
+    from tiersnap.snapshot.replay.remote_listing import Encryption
+
     done, missing, proof = mended.done, mended.missing, mended.proof
     errors = [each.error for each in done if each.error is not None]
     count = sum(each.outcome is MendOutcome.MENDED for each in done)
@@ -161,7 +220,7 @@ def mend(
     summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
     output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
     tell_place(output, proof)
-    output.talk(missing.sentence)
+    output.talk(sentence)
     tell_failures(output, errors)
     if done and not apply:
         tell_unknown_encryption(output, len(unknown))

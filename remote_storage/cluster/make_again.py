@@ -62,14 +62,16 @@ class RemoteLogs:
             each.segment_id: each for each in list_segments(self.store, _KEYS, partition, local=self.layout.is_local)
         }
         local = self.local_log(partition)
-        lineage = None if local is None else local.partition.leader_epochs
+        lineage = self._lineage([each for each in listed.values() if each.segment_id not in wrong])
+        if not lineage and local is not None:
+            lineage = local.partition.leader_epochs or ()
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
             yield RightSegments(
                 self.store,
                 self.layout,
                 partition,
                 listed,
-                self._lineage([each for each in listed.values() if each.segment_id not in wrong]) or lineage or (),
+                lineage,
                 self.starts.get(partition, 0),
                 self.rules,
                 frozenset(wrong),
@@ -83,6 +85,11 @@ class RemoteLogs:
         found = self.local.get((partition.topic, partition.partition))
         is_it = found is not None and found.partition.segments and found.partition.topic_id == partition.topic_id
         return found if is_it else None
+
+    def lineage_of(self, partition: TopicIdPartition) -> LeaderEpochs:
+        """Return the leader epochs of a partition; empty where nobody tells them."""
+        with self.right_segments(partition, ()) as right:
+            return right.lineage
 
     def _lineage(self, listed: Sequence[SegmentObjects]) -> LeaderEpochs:
         """Return the leader epochs of the newest complete segment that tells them; empty if none does."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.plugin_compressed import compress_copy
+from tests.reference.poisoned_tier import NOW as NOW_TOO
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
@@ -22,7 +25,7 @@ from tiersnap.remote_storage.cluster.put_back import check_known
 from tiersnap.remote_storage.cluster.right_segments import MendRules
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -235,3 +238,42 @@ def test_killed_anywhere_is_finished_by_the_next_run(at, layout, suffixes):
         break
     assert step > 3 and {each.outcome for each in done} <= {MendOutcome.MENDED}
     assert tier.contents() == tier.before
+
+
+@pytest.mark.parametrize(("layout", "suffixes"), LOST)
+def test_mend_without_a_cluster_needs_the_word_that_no_broker_manages_it(at, layout, suffixes):
+    tier = at(layout=layout)
+    for number in (2, 3):
+        tier.lose(number, *suffixes)
+    place = ("mend", "--remote", tier.at.remote, "--layout", layout, *NOW_TOO)
+    refused = tiersnap(*place, "--apply")
+    assert_said(refused, 4, "no cluster was asked whether a broker manages it")
+    assert tiersnap(*place, "--unmanaged", "--depth", "full").exit_code == 2
+    # What no reader sees, and no claim names, is taken for an upload that was never finished.
+    is_seen = suffixes[-1] not in (".rsm-manifest", ".snapshot")
+    expected = ["MENDED"] * 2 if is_seen else []
+    assert [row["outcome"] for row in tiersnap(*place, "--unmanaged").rows] == ["PLANNED"] * len(expected)
+    ran = tiersnap(*place, "--unmanaged", "--apply")
+    assert ([row["outcome"] for row in ran.rows], ran.exit_code) == (expected, 0)
+    assert (tier.contents() == tier.before) is is_seen
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_mend_without_a_cluster_puts_back_what_a_claim_says_was_finished(layout, tmp_path):
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout, remote=tmp_path / "unused")
+    place = ("--remote", tmp_path / "remote", "--layout", layout, *NOW_TOO)
+    for checkpoint in at.logs.glob("*-checkpoint"):
+        shutil.copy(checkpoint, at.logs.with_name("whole"))
+    assert_said(tiersnap("tier", at.logs.with_name("whole"), *place, "--expiration", "none", "--apply"), 0)
+    store = DirectoryStore(tmp_path / "remote")
+    before = {info.key: store.get(info.key) for info in store.list()}
+    keys = [ObjectKeys().recognise(key) for key in before]
+    last = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT)
+    lost = [key for key, found in zip(before, keys, strict=True) if found is not None and found.kind in last][2:4]
+    store.delete(lost)
+    ran = tiersnap("mend", *place, "--expiration", "none", "--unmanaged", "--apply")
+    assert_said(ran, 0, "2 segments lack an object")
+    assert {info.key for info in store.list()} == before.keys()
+    assert tiersnap("verify", *place).exit_code == 0
+    if layout == LOCALLY:
+        assert {key: store.get(key) for key in lost} == {key: before[key] for key in lost}

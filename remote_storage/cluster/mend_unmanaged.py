@@ -1,0 +1,131 @@
+"""Segments that lack objects in remote storage that no broker manages: their records are made of what is there.
+
+A segment counts if readers see it, or if the claim of tiersnap says that it was finished. Its manifest says what a
+record would say; without one its log, and the leader epochs of the segments beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tiersnap.remote_storage.cluster.make_again import RemoteLogs
+from tiersnap.remote_storage.cluster.mend import Mending
+from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.right_segments import manifest_of, not_rebuilt, stored_copy
+from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
+from tiersnap.remote_storage.inventory.partition_objects import list_all
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_log import metadata_of
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
+from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    epochs_in_range,
+)
+from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stored.deletion_record import read_record
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
+from tiersnap.snapshot.errors import GateError, TiersnapError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+
+_KEYS = ObjectKeys()
+
+
+@dataclass(frozen=True)
+class UnmanagedTier:
+    """The partitions of remote storage, without a cluster that could be asked.
+
+    Attributes:
+        is_wanted: takes the topics.
+        unmanaged: the user says that no broker manages them.
+    """
+
+    logs: RemoteLogs
+    is_wanted: Callable[[str], bool]
+    unmanaged: bool
+
+    def lacking(self) -> Iterator[Mending]:
+        """Find segments that lack objects.
+
+        Raises:
+            UnknownToClusterError: a broker may manage a partition.
+        """
+        store, local = self.logs.store, self.logs.layout.is_local
+        for partition in list_all(store, _KEYS, self.is_wanted)[0]:
+            if partition.topic_id is None:
+                continue
+            self._refuse_managed(partition)
+            found = list_remote_partition(store, _KEYS, partition, local=local)
+            left = [(each, each.objects) for each in found.leftovers if _counts(each)]
+            if left:
+                lineage = self.logs.lineage_of(partition)
+                yield from (self._lacking(each, objects, lineage) for each, objects in left if objects is not None)
+
+    def check_known(self, record: RemoteLogSegmentMetadata) -> None:
+        """See that `tiersnap expire` has not begun to delete a segment.
+
+        Raises:
+            DeletedByClusterError: it has.
+        """
+        going = read_record(self.logs.store, _KEYS, record.id.topic_id_partition).deleting
+        if record.id.segment_id in {each.segment_id for each in going}:
+            raise DeletedByClusterError(f"{record.id}: tiersnap expire deletes it")
+
+    def _refuse_managed(self, partition: TopicIdPartition) -> None:
+        store = self.logs.store
+        unblocking = SavedConfigsStore(store).has_saved(partition.topic, partition.topic_id or "")
+        cluster_id = read_cluster_id(store, _KEYS, partition)
+        managed = manager_of(None, cluster_id, (), unblocking=unblocking, unmanaged=self.unmanaged)
+        if managed.manager is not Manager.NOBODY:
+            hint = (
+                "--bootstrap-server, of the cluster that wrote the segments; or --unmanaged, if there is none any more"
+            )
+            raise UnknownToClusterError(f"{partition}: not mended: {managed.reason}", hint=hint)
+
+    def _lacking(self, left: IncompleteSegment, objects: SegmentObjects, lineage: LeaderEpochs) -> Mending:
+        named = metadata_of(objects.partition, left.segment_id, left.start_offset, left.start_offset + 1)
+        try:
+            record: RemoteLogSegmentMetadata = self._record(named, objects, lineage)
+            error: TiersnapError | None = None
+        except TiersnapError as unknown:
+            is_gate = isinstance(unknown, GateError)
+            record, error = named, unknown if is_gate else not_rebuilt(named, unknown.message)
+        missing = MissingSegment(record, left.claim is not None, objects.missing)
+        return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
+
+    def _record(
+        self, named: RemoteLogSegmentMetadata, objects: SegmentObjects, lineage: LeaderEpochs
+    ) -> RemoteLogSegmentMetadata:
+        if KeyKind.RSM_MANIFEST in objects.objects:
+            return manifest_of(self.logs.store, objects).metadata
+        log = objects.objects.get(KeyKind.LOG) or objects.objects.get(KeyKind.LOCAL_LOG)
+        if log is None:
+            raise not_rebuilt(named, "neither a manifest nor a log says where it ends: tiersnap tier uploads it again")
+        record = replace(named, segment_size=log.size)
+        with fetched_segment(self.logs.store, stored_copy(self.logs.store, record, objects)) as segment:
+            _, told = fold_segment(LOCAL, replace(segment, next_base_offset=None))
+        epochs = epochs_in_range(lineage, record.start_offset, told.last_offset + 1)
+        if told.finding is not None or not epochs:
+            why = "no other segment tells its leader epochs" if told.finding is None else f"log: {told.finding.message}"
+            raise not_rebuilt(named, why)
+        return replace(
+            record,
+            end_offset=told.last_offset,
+            max_timestamp=told.max_timestamp,
+            event_timestamp=objects.modified,
+            segment_leader_epochs=epochs,
+        )
+
+
+def _counts(left: IncompleteSegment) -> bool:
+    """Return whether an incomplete segment lost an object, and is not of an attempt that never finished."""
+    is_finished = left.claim is not None and left.claim.finished == left.segment_id
+    return left.objects is not None and bool(left.objects.missing) and (left.is_visible or is_finished)
