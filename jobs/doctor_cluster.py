@@ -108,15 +108,22 @@ def told_copies(
     return ToldCopies(tuple(rows), tuple(twice), tuple(said))
 
 
+def _cluster_words() -> list[str]:
+    given = given_options(click.get_current_context())
+    return [word for name in ("bootstrap-server", "command-config") for word in given.get(name, ())]
+
+
 def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Iterator[str]:
-    """Yield the line that frees copies that hang."""
+    """Yield the lines that free copies that hang, and that delete what was copied twice."""
     if copies.hung:
-        given = given_options(click.get_current_context())
-        words = [word for name in ("bootstrap-server", "command-config") for word in given.get(name, ())]
+        words = _cluster_words()
         sources = [word for each in log_dirs for word in ("--source", each)] or ["--source", "LOGDIR"]
         line = shlex.join(["tiersnap", "unblock", *words, *sources])
         of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
         yield f"{line} --remote {remote or REMOTE} --apply   on the host of broker {of}"
+    if copies.twice:
+        words = ["tiersnap", "mend", *_cluster_words(), "--remote", remote or REMOTE, "--delete-bad"]
+        yield f"{shlex.join(words)}   deletes those that brokers do not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +199,12 @@ def lines_of(compared: Compared) -> Iterator[str]:
     yield compared.place
 
 
-def next_step(compared: Compared) -> Iterator[str]:
-    """Yield the line that puts back what is missing, with the options that the running command was given."""
+def next_step(compared: Compared, log_dirs: Iterable[str]) -> Iterator[str]:
+    """Yield the line that mends what is missing, with the options that the running command was given."""
     if not compared.missing.segments:
         return
     from tiersnap.remote_storage.errors import WrongPlaceError
+    from tiersnap.remote_storage.inventory.segment_objects import mandatory
 
     if isinstance(compared.doubt, WrongPlaceError):
         yield f"brokers do not read here: {NAME_THE_PLACE}"
@@ -204,7 +212,12 @@ def next_step(compared: Compared) -> Iterator[str]:
     given = given_options(click.get_current_context())
     words = [word for name in _OF_MEND for word in given.get(name, ())]
     if compared.missing.elsewhere is None:
-        yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
+        whole = [mandatory(local=local) for local in (False, True)]
+        if all(each.lacking in whole for each in compared.missing.segments):
+            yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
+        else:
+            local = [word for each in log_dirs for word in ("--log-dir", each)]
+            yield shlex.join(["tiersnap", "mend", *words, *local])
         return
     (remote,) = given["remote"][1:]
     yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])

@@ -264,8 +264,9 @@ def _row(host: Host, each: Examined) -> ExaminedLogDir:
 
 def _of_cluster(host: Host, compared: Compared | None, copies: ToldCopies) -> Iterator[str]:
     """Yield what to type about the cluster."""
-    yield from () if compared is None else next_step(compared)
-    yield from free_hung(copies, [each.uri for each in host.log_dirs], host.remote)
+    log_dirs = [each.uri for each in host.log_dirs]
+    yield from () if compared is None else next_step(compared, log_dirs)
+    yield from free_hung(copies, log_dirs, host.remote)
 
 
 def _sections(

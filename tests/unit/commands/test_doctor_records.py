@@ -27,7 +27,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
     """What is to be typed after a `doctor` with these words."""
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, list(words))
-        return list(next_step(compared))
+        return list(next_step(compared, ["/logs"]))
 
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
@@ -44,7 +44,11 @@ def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given(
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
     (line,) = steps(MISSING, *words)
-    assert line == f"tiersnap mend {given} --from URI   with the place to which they were uploaded"
+    assert line == f"tiersnap mend {given} --log-dir /logs"
+    gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
+    assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
+        f"tiersnap mend {given} --from URI   with the place to which they were uploaded"
+    ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
     assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]
     unproven = replace(MISSING, doubt=UnprovenPlaceError("x"))
