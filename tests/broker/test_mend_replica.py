@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.mended import known_producers
 from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.reading import read_all
 from tests.broker.harness.releases import Release, releases
+from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import TOPIC
-from tests.broker.harness.tiering import LocalTier
-from tests.broker.harness.topics import SECONDS, alter_topic
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier, TieredSegment
+from tests.broker.harness.topics import SECONDS, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import Workload, write_segments
 from tests.broker.test_rebuilt_replica import (
     FIRST,
     SECOND,
@@ -25,6 +30,7 @@ from tests.broker.test_rebuilt_replica import (
     write_once,
 )
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.poisoned_tier import EMPTY
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.broker
@@ -74,3 +80,55 @@ def test_a_replica_that_loops_on_lost_objects_joins_the_isr_after_mend(release: 
             assert {path: len(path.read_bytes()) for path in originals} == {p: len(d) for p, d in originals.items()}
             wait_until(lambda: leader_and_isr(first, TOPIC)[1] == [FIRST, SECOND], "it is in sync", seconds=60)
             assert known_producers(second) <= known_producers(first)
+
+
+@pytest.mark.parametrize("release", releases("4.1.1"))
+def test_brokers_read_the_right_segment_in_the_place_of_a_poisoned_one(release: Release, tmp_path: Path) -> None:
+    """While copying is on; the old one is deleted, and the broker goes on copying where it was."""
+    version, tier = release.version, release.tier(tmp_path / "tier")
+    disks = kraft_disks(tmp_path / "disks", version)
+    with Broker(disks, version, tier=tier, settings=SOON) as broker:
+        create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
+        write_segments(broker, TOPIC, 5, Workload(idempotent=9, transactional=2, early=3), name="before-")
+        tiered = len(segment_bases(disks.partition(TOPIC))) - 1
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) == tiered, "it tiers them", seconds=60)
+        alter_topic(broker, TOPIC, {"local.retention.bytes": "1"})
+        wait_until(lambda: only_active_left(disks), "they are deleted", seconds=60)
+        records, right = read_all(broker, TOPIC), states_in(tier)
+        poison(tier.segments(TOPIC)[-2])
+
+        place = ("--bootstrap-server", broker.bootstrap, "--remote", tier.directory)
+        assert tiersnap("verify", *place[2:], "--layout", tier.layout).exit_code == 4
+        ran = tiersnap("mend", *place, "--delete-bad", "--apply")
+        assert_said(ran, 0)
+        assert [(row["action"], row["outcome"]) for row in ran.rows] == [("REPLACE", "MENDED"), ("DELETE", "MENDED")]
+        assert states_in(tier) == right
+        assert tiersnap("verify", *place[2:], "--layout", tier.layout).exit_code == 0
+        assert read_all(broker, TOPIC) == records
+        assert states(broker, TOPIC)["DELETE_SEGMENT_FINISHED"] == 1
+
+        write_segments(broker, TOPIC, 4, Workload(idempotent=1, transactional=0, early=0), name="behind-")
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) > tiered, "it goes on", seconds=60)
+        bases = tier.complete_bases(TOPIC)
+        assert len(set(bases)) == len(bases), "nothing was copied again"
+        broker.stop()
+        broker.start()
+        assert read_all(broker, TOPIC)[: len(records)] == records
+        assert tiersnap("mend", *place, "--delete-bad", "--apply").rows == []
+
+
+def poison(segment: TieredSegment) -> None:
+    """Put a snapshot in it that knows nobody."""
+    if ".snapshot" in segment.files:
+        segment.files[".snapshot"].write_bytes(EMPTY)
+        return
+    manifest, indexes = segment.files[".rsm-manifest"], segment.files[".indexes"]
+    said, data, position = json.loads(manifest.read_text()), indexes.read_bytes(), 0
+    parts = []
+    for name in ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"):
+        if (at := said["segmentIndexes"][name]) is not None:
+            parts.append(EMPTY if name == "producerSnapshot" else data[at["position"] :][: at["size"]])
+            said["segmentIndexes"][name] = {"position": position, "size": len(parts[-1])}
+            position += len(parts[-1])
+    manifest.write_text(json.dumps(said))
+    indexes.write_bytes(b"".join(parts))

@@ -126,6 +126,11 @@ def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
     assert AIVEN.log_key(tiered[0]) in evidence.says and "2023-11-14T22:13:20+00:00" in evidence.says
 
 
+def test_look_for_finds_a_segment_that_lost_an_object(store, tiered):
+    store.delete(AIVEN.object_keys(tiered[0])[:1])
+    assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[0]
+
+
 def test_look_for_is_silent_when_an_older_segment_alone_is_there(store, tiered):
     """Brokers may have had another place since; or the newest was lost."""
     delete(store, tiered[0])
