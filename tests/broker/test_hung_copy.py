@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
-from tests.broker.harness.scenarios import TOPIC
+from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
+from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
-from tests.broker.harness.topics import create_topic
+from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, create_topic
 from tests.broker.harness.unblocking import unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import Workload, write_segments
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.broker
 
 SOURCE = Path(__file__).parent / "harness" / "HungStorage.java"
 ONE = Workload(idempotent=1, transactional=0, early=0)
+FIRST, SECOND = 1, 2
 RELEASES = [
     pytest.param(
         version,
@@ -114,3 +117,39 @@ def test_a_copy_that_hangs_is_named_by_one_doctor_and_freed(
             twice = wait_until(lambda: doctor(broker)[1]["twice"], "the old copy answers", seconds=20)
             assert {name for each in twice for name in (each["segment_id"], each["read"])} > set(again)
             print(version, twice)
+
+
+def create_led_by_second(first: Broker) -> None:
+    """The topic on both brokers."""
+    config = {"internal.segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1", **TOPIC_SETTINGS}
+    topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[SECOND, FIRST]], config=config)
+    admin = admin_client(first)
+    admin.create_topics([topic])[TOPIC].result(SECONDS)
+    wait_until(lambda: leader_and_isr(first, TOPIC) == (SECOND, [FIRST, SECOND]), "both are in sync", seconds=SECONDS)
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka(CURRENT_VERSION)
+def test_a_leader_that_dies_while_it_copies_raises_no_alarm(tmp_path: Path) -> None:
+    version = CURRENT_VERSION
+    tier = HungTier(tmp_path / "tier", version=version)
+    with Broker(kraft_disks(tmp_path / "first", version), version, tier=tier) as first:
+        second = FurtherBroker(broker_disks(tmp_path / "second", version, SECOND), version, SECOND, first, tier)
+        with second:
+            create_led_by_second(first)
+            write_segments(second, TOPIC, 4, ONE)
+            wait_until(lambda: tier.complete_bases(TOPIC) == closed(second), "all is tiered")
+            (tier.flags / "hang").touch()
+            write_segments(second, TOPIC, 6, ONE, name="behind-")
+            wait_until(lambda: doctor(first, "--hung-after", "5s")[0] == 4, "a copy hangs", seconds=60)
+            second.kill()
+            (tier.flags / "hang").unlink()
+            wait_until(lambda: leader_and_isr(first, TOPIC)[0] == FIRST, "the other leads", seconds=60)
+
+            def is_tiered() -> bool:
+                assert doctor(first, "--hung-after", "5s")[1]["hung"] == [], "the attempt of the dead leader is old"
+                return tier.complete_bases(TOPIC) == closed(first)
+
+            assert doctor(first, "--hung-after", "5s")[1]["hung"] == []
+            wait_until(is_tiered, "the next leader tiers all", seconds=60)
+        assert doctor(first, "--hung-after", "1ms")[1]["hung"] == []
