@@ -91,7 +91,9 @@ def again(*flags: str, without: Container[str] = ()) -> str:
     given = given_options(ctx)
     words += [*_arguments(ctx), *(word for option, each in given.items() if option not in without for word in each)]
     config = given_options(ctx.find_root()).get("config", ())
-    return shlex.join([name, *config, *words, *(flag for flag in flags if flag not in words)])
+    # A value may equal another word.
+    more = (flag for flag in flags if not (flag.startswith("--") and flag in words))
+    return shlex.join([name, *config, *words, *more])
 
 
 def _arguments(ctx: click.Context) -> Iterator[str]:

@@ -206,3 +206,11 @@ def test_verify_tells_that_a_segment_is_gone_that_was_not_sound(at: PoisonedTier
     assert verified(at, told, *NOW, "--resume", str(told)).unsound == 0
     assert [(row["segment_id"], row["verdict"]) for row in read_lines(told)][-1] == (old, "GONE")
     assert_said(checked(at, "--resume", told), 0, "0 of 0 remote segments are sound", "7 segments were skipped")
+
+
+def test_verify_names_a_next_command_that_can_be_typed_for_a_topic_named_full(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    segments = {base: [lb.data_batch(base, 5)] for base in (0, 5)}
+    tier(lb.write_partition(tmp_path / "logs", "full", 0, segments), store)
+    ran = tiersnap("verify", "--remote", store.root, "--topic", "full", "--depth", "metadata")
+    assert_said(ran, 0, "--topic full ", " --depth full\n")
