@@ -34,6 +34,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode
@@ -188,10 +190,14 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     tier.lose(2, ".rsm-manifest")
     indexes = tier.store.root / tier.layout.object_keys(tier.records[2])[1]
     indexes.write_bytes(indexes.read_bytes() + b"\0")
+    tier.lose(3, ".log")
+    indexes = tier.store.root / tier.layout.object_keys(tier.records[3])[1]
+    indexes.write_bytes(b"\xff" * 8 + indexes.read_bytes()[8:])
     before = {info.key: tier.store.get(info.key) for info in tier.store.list()}
     done = tier.mend(log=tier.at.logs.with_name("whole"))
     assert "the plugin compressed it" in outcomes(done)[0]
     assert "its indexes object is there and is not what its log gives" in outcomes(done)[1]
+    assert "offset index in the tier: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
 
@@ -277,3 +283,16 @@ def test_mend_without_a_cluster_puts_back_what_a_claim_says_was_finished(layout,
     assert tiersnap("verify", *place).exit_code == 0
     if layout == LOCALLY:
         assert {key: store.get(key) for key in lost} == {key: before[key] for key in lost}
+
+
+def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
+    tier = at(layout=LOCALLY)
+    record = tier.records[1]
+    claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
+    attempt = Attempt(record.id.segment_id, "run")
+    held = claims.claim(tier.store, ObjectKeys(), claimed, attempt)
+    claims.finish(tier.store, ObjectKeys(), held, ClaimedSnapshot(7, "COMPUTED", ""))
+    tier.lose(1, ".snapshot")
+    done = tier.mend()
+    assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
+    assert exit_code_of(done) is ExitCode.GATE_REFUSED

@@ -35,6 +35,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -159,6 +161,21 @@ def test_poisoned_snapshots_are_replaced_and_brokers_read_what_kafka_says(poison
     assert poisoned.snapshots() == poisoned.expected()
     assert len(list(poisoned.complete())) == len(poisoned.records)
     assert told(poisoned.mend(delete_bad=True)) == []
+
+
+def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(poisoned):
+    """tiersnap uploaded it, so another attempt might take it for its own leftover."""
+    keys, record = ObjectKeys(), poisoned.records[5]
+    claimed = ClaimedSegment(poisoned.partition, record.start_offset, record.segment_leader_epochs[-1][0])
+    held = claims.claim(poisoned.store, keys, claimed, Attempt(record.id.segment_id, "run-1"))
+    claims.finish(poisoned.store, keys, held)
+    objects = {info.key for info in poisoned.store.list()}
+    done = poisoned.mend()
+    assert told(done) == [("REPLACE", "MENDED")] * 2
+    assert {info.key for info in poisoned.store.list()} > objects
+    claim = claims.read_claim(poisoned.store, keys, claimed)
+    assert claim is not None
+    assert (claim.finished, claim.kept) == (done[0].replaced_by, (record.id.segment_id,))
 
 
 def damage(at: Brokers, number: int, suffix: str, how) -> None:
