@@ -81,7 +81,10 @@ class CheckPlan:
             self.bytes += size if depth is not CheckDepth.METADATA or kind in _SMALLEST else 0
             return
         self.segments += 1
-        self.requests += (_LOCAL if self.local else _AIVEN)[depth]
+        of_depth = _LOCAL if self.local else _AIVEN
+        self.requests += of_depth[depth]
+        if self.sampled is not None and depth is not CheckDepth.METADATA:
+            self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
         may_live = expiration is None or self.asked.now - modified < expiration
         if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
             self.requests += 1 - size // -FETCH_SIZE

@@ -214,3 +214,20 @@ def test_verify_names_a_next_command_that_can_be_typed_for_a_topic_named_full(tm
     tier(lb.write_partition(tmp_path / "logs", "full", 0, segments), store)
     ran = tiersnap("verify", "--remote", store.root, "--topic", "full", "--depth", "metadata")
     assert_said(ran, 0, "--topic full ", " --depth full\n")
+
+
+@pytest.mark.parametrize("layout", ["aiven", "local-tiered-storage"])
+def test_plan_of_a_sample_counts_the_snapshots_before_it(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout)
+    asked: Counter[str] = Counter()
+    for name in ("get", "get_range", "list"):
+        real = getattr(DirectoryStore, name)
+        count = lambda *args, _name=name, _real=real, **how: asked.update([_name]) or _real(*args, **how)  # noqa: E731
+        monkeypatch.setattr(DirectoryStore, name, count)
+    for later in range(20):
+        asked.clear()
+        ran = tiersnap("verify", "--remote", at.remote, "--layout", layout, "--now", str(later), "--sample", "3")
+        planned = int(ran.err.partition("at most ")[2].partition(" request")[0])
+        assert asked.total() - 2 <= planned, "but for the listings of the plan"
