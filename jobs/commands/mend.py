@@ -33,10 +33,10 @@ from tiersnap.snapshot.readiness.remote_check import CheckDepth
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
-    from tiersnap.remote_storage.cluster.mend import Mending
-    from tiersnap.remote_storage.cluster.mend_tier import Mended
     from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.mend.make_again import RemoteLogs
+    from tiersnap.remote_storage.mend.mend_tier import Mended
+    from tiersnap.remote_storage.mend.mending import Mending
     from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -137,9 +137,9 @@ def mend(
         lacking = count_of(len(mended.done), "segment lacks an object", "segments lack an object")
         return _told(output, mended, lacking, apply=apply)
     from tiersnap.jobs.pipeline.settings import new_run_id
-    from tiersnap.remote_storage.cluster.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.cluster.missing_objects import log_starts, read_by_brokers
     from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic
@@ -171,9 +171,9 @@ def _logs(
     layout: Layout,
 ) -> RemoteLogs:
     from tiersnap.remote_storage.check.local_log import local_logs
-    from tiersnap.remote_storage.cluster.make_again import RemoteLogs
-    from tiersnap.remote_storage.cluster.right_segments import MendRules
     from tiersnap.remote_storage.inventory.observe import Observe
+    from tiersnap.remote_storage.mend.make_again import RemoteLogs
+    from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
@@ -192,11 +192,11 @@ def _unmanaged(
     apply: bool,
 ) -> Mended:
     """Put missing objects back of topics that no broker manages."""
-    from tiersnap.remote_storage.cluster.make_again import MakeAgain
-    from tiersnap.remote_storage.cluster.mend_tier import Mended
-    from tiersnap.remote_storage.cluster.mend_unmanaged import UnmanagedTier
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.mend.make_again import MakeAgain
+    from tiersnap.remote_storage.mend.mend_tier import Mended
+    from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic
 
@@ -209,7 +209,7 @@ def _unmanaged(
 
 
 def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
-    from tiersnap.remote_storage.cluster.mend import exit_code_of
+    from tiersnap.remote_storage.mend.mending import exit_code_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     done, missing, proof = mended.done, mended.missing, mended.proof

@@ -17,17 +17,17 @@ from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.cluster.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.cluster.mend import Mending, exit_code_of
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.put_back import check_known
-from tiersnap.remote_storage.cluster.right_segments import MendRules
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
+from tiersnap.remote_storage.mend.put_back import check_known
+from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,

@@ -17,17 +17,17 @@ from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
-from tiersnap.remote_storage.cluster.make_again import RemoteLogs
-from tiersnap.remote_storage.cluster.mend import Mending
-from tiersnap.remote_storage.cluster.mend_tier import MendRequest, MendTier
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
-from tiersnap.remote_storage.cluster.right_segments import MendRules
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.mend.make_again import RemoteLogs
+from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
+from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (

@@ -10,18 +10,18 @@ from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.known_partitions import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
-from tiersnap.remote_storage.cluster.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.cluster.mend import Mending, plan_mending
-from tiersnap.remote_storage.cluster.mend_plan import may_be_deleted, unread, wrong_and_read
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.put_back import PutBack, check_known
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
-from tiersnap.remote_storage.cluster.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.mend.mending import Mending, plan_mending
+from tiersnap.remote_storage.mend.plan import may_be_deleted, unread, wrong_and_read
+from tiersnap.remote_storage.mend.put_back import PutBack, check_known
+from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer

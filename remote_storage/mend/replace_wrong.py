@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.known_partitions import Lineage
-from tiersnap.remote_storage.cluster.make_again import RemoteLogs, check_plaintext
-from tiersnap.remote_storage.cluster.mend import Mending
-from tiersnap.remote_storage.cluster.mend_plan import deletion, unread, wrong_and_read
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan
-from tiersnap.remote_storage.cluster.right_segments import RightSegments, not_rebuilt
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
+from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.plan import deletion, unread, wrong_and_read
+from tiersnap.remote_storage.mend.right_segments import RightSegments, not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,

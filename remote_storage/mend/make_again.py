@@ -11,16 +11,16 @@ from itertools import groupby
 from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.cluster.lacking_objects import plan_lacking, put_lacking
-from tiersnap.remote_storage.cluster.mend import Mending, plaintext_refused
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.right_segments import MendRules, RightSegments
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
+from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
+from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from tiersnap.remote_storage.cluster.make_again import RemoteLogs
-from tiersnap.remote_storage.cluster.mend import Mending
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.right_segments import manifest_of, not_rebuilt, stored_copy
 from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -22,6 +19,9 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.mend.make_again import RemoteLogs
+from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.right_segments import manifest_of, not_rebuilt, stored_copy
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,

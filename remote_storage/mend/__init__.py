@@ -1,0 +1,1 @@
+"""Remote segments mended: missing objects put back or made again, wrong segments replaced by right ones."""
