@@ -137,6 +137,7 @@ def test_prometheus_takes_the_rules_and_none_of_them_fails(prometheus: str) -> N
         "TiersnapBlockedBytesGrow": ("ok", "inactive"),
         "TiersnapForgottenProducers": ("ok", "inactive"),
         "TiersnapUnfinishedUploads": ("ok", "inactive"),
+        "TiersnapHungCopy": ("ok", "inactive"),
     }
 
 
