@@ -138,6 +138,7 @@ class IncompleteSegment:
         problem: why.
         objects: as they were listed; None where there is none, and only a record tells of it.
         claim: of ours that names the attempt; None where none does, or nobody looked.
+        end_offset: exclusive; None where nobody says it.
     """
 
     segment_id: str
@@ -145,6 +146,7 @@ class IncompleteSegment:
     problem: str
     objects: SegmentObjects | None = None
     claim: Claim | None = None
+    end_offset: int | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:

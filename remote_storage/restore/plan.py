@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -18,7 +18,13 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, newest, read_indexes, read_lineage
+from tiersnap.remote_storage.inventory.remote_segment import (
+    IncompleteSegment,
+    RemoteSegment,
+    newest,
+    read_indexes,
+    read_lineage,
+)
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -34,7 +40,7 @@ from tiersnap.remote_storage.restore.published import (
     taking_all,
 )
 from tiersnap.remote_storage.restore.request import RestoreRequest
-from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece, plan_chain
+from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
 from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -146,13 +152,15 @@ def _chain(
         return chain_of(refusing(remote))
     except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
         # What is wrong beside it is said first.
-        pieces = chain_of(taking_all(remote)).pieces
-        raise _unpublished(remote, pieces, is_asked=published is not None) from error
+        chain = chain_of(taking_all(remote))
+        ids = {copy.segment_id for copy in remote.unpublished}
+        needed = [piece.copy for piece in chain.pieces if piece.copy.segment_id in ids]
+        if not needed:
+            return chain  # they are of a leader that lost an unclean election
+        raise _unpublished(remote, needed, is_asked=published is not None) from error
 
 
-def _unpublished(remote: RemoteInventory, pieces: Iterable[LogPiece], *, is_asked: bool) -> UnpublishedError:
-    ids = {copy.segment_id for copy in remote.unpublished}
-    needed = [piece.copy for piece in pieces if piece.copy.segment_id in ids]
+def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is_asked: bool) -> UnpublishedError:
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
     restores = "--unpublished restores them all the same"
     return UnpublishedError(

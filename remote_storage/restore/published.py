@@ -55,8 +55,9 @@ def as_published(remote: RemoteInventory, published: Published, *, unpublished: 
             f"{remote.partition}: its remote segments are published as deleted",
             hint=f"the topic was deleted, or retention took all of it{more}",
         )
+    why = "published as finished, and not in the store"
     lost = [
-        IncompleteSegment(segment_id, known.start_offset, "published as finished, and not in the store")
+        IncompleteSegment(segment_id, known.start_offset, why, end_offset=known.end_offset + 1)
         for segment_id, known in published.items()
         if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in there
     ]
@@ -115,7 +116,8 @@ def taking_all(remote: RemoteInventory) -> RemoteInventory:
 def refusing(remote: RemoteInventory) -> RemoteInventory:
     """Return it with the unpublished segments among those that are incomplete."""
     refused = (
-        IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished) for each in remote.unpublished
+        IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished, end_offset=each.end_offset)
+        for each in remote.unpublished
     )
     return replace(remote, leftovers=_sorted((*remote.leftovers, *refused)), unpublished=())
 

@@ -137,7 +137,7 @@ def plan_chain(
         pieces.append(LogPiece(chosen.copy, at, chosen.end_offset))
     if gaps:
         raise _gap_error(of, gaps, unusable)
-    _check_tail(of, pieces[-1].end_offset, unusable, until)
+    _check_tail(of, pieces[-1], unusable, until)
     return Chain(
         tuple(pieces),
         log_start,
@@ -179,9 +179,8 @@ def _check_head(of: TopicIdPartition, first: int, older: Sequence[IncompleteSegm
         )
 
 
-def _check_tail(
-    of: TopicIdPartition, end_offset: int, unusable: Sequence[IncompleteSegment], until: int | None
-) -> None:
+def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[IncompleteSegment], until: int | None) -> None:
+    end_offset = last.end_offset
     if until is not None:
         if end_offset < until:
             raise MissingTailError(
@@ -189,7 +188,7 @@ def _check_tail(
                 hint=f"--until {end_offset} --partition {of.partition}, or less",
             )
         return
-    newer = [each for each in unusable if each.start_offset >= end_offset]
+    newer = [each for each in unusable if _reaches_behind(each, last)]
     if newer:
         raise MissingTailError(
             f"{of}: the log would end at offset {end_offset}, and "
@@ -197,6 +196,16 @@ def _check_tail(
             hint="bring their objects back; or say that the log is to end there: "
             f"--until {end_offset} --partition {of.partition}",
         )
+
+
+def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
+    """Return whether a segment may hold offsets behind the log's last one.
+
+    A new leader rolled elsewhere: it copies the segment that has the next offset in it, from below the end on.
+    """
+    if segment.end_offset is not None:
+        return segment.end_offset > last.end_offset
+    return segment.start_offset > last.copy.start_offset
 
 
 def _named(attempts: Sequence[IncompleteSegment]) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
-from tiersnap.remote_storage.errors import MissingHeadError, ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, newest
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -105,6 +105,19 @@ def test_a_head_that_is_not_usable_is_no_retention_unless_it_is_being_deleted():
     assert bounds(plan_chain(copies, ((0, 0),), unusable=broken, log_start_offset=100))[0] == (100, 110)
     assert plan_chain(copies, ((0, 0),), unusable=broken, is_expired=lambda _: True).missing_below == 100
     assert plan_chain(copies, ((0, 100),), unusable=broken).missing_below is None, "the log began behind it"
+
+
+def test_plan_chain_refuses_a_lost_tail_that_begins_below_the_end():
+    """A new leader that rolled at 18 copies [18, 30) behind [10, 20)."""
+    copies, broken = [copy_of(0, 10), copy_of(10, 20)], "brokenbrokenbrokenbrok"
+    for lost in (IncompleteSegment(broken, 18, "no .log"), IncompleteSegment(broken, 10, "lost", end_offset=30)):
+        with pytest.raises(
+            MissingTailError, match=r"end at offset 20, and 1 newer segment is not usable: .*broken"
+        ) as raised:
+            plan_chain(copies, ((0, 0),), unusable=[lost])
+        assert "--until 20 --partition 0" in raised.value.hint
+    for there in (IncompleteSegment(broken, 10, "no .log"), IncompleteSegment(broken, 18, "lost", end_offset=20)):
+        assert plan_chain(copies, ((0, 0),), unusable=[there]).end_offset == 20
 
 
 def test_the_log_starts_where_the_lineage_does_inside_a_segment():

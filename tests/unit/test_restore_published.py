@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.restoring import DATA, ORIGINAL, TOPIC, new_disk, restore, tiered_store
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.planned import PARTITION, planned, write_log
+from tests.reference.restoring import CLUSTER, DATA, ORIGINAL, TOPIC, new_disk, restore, tiered_store
 from tests.reference.tiered import tier
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
@@ -24,6 +26,8 @@ from tiersnap.remote_storage.restore.segment_chain import plan_chain
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim, reopen
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 
 pytestmark = pytest.mark.unit
 
@@ -70,6 +74,17 @@ def test_a_published_segment_of_which_no_object_is_left_is_a_missing_tail():
     assert plan_chain(left.segments, ((0, 0),), unusable=left.leftovers, until=30).end_offset == 30
     started = as_published(REMOTE, records((COPIES[0], FINISHED), (lost, SegmentState.COPY_SEGMENT_STARTED)))
     assert started.leftovers == ()
+
+
+def test_a_published_segment_that_reaches_behind_the_end_is_a_missing_tail():
+    lost, held = copy_of(28, 40), copy_of(22, 30)
+    for absent in (lost, held):
+        left = as_published(REMOTE, records(*((copy, FINISHED) for copy in COPIES), (absent, FINISHED)))
+        if absent is held:
+            assert plan_chain(left.segments, ((0, 0),), unusable=left.leftovers).end_offset == 30
+            continue
+        with pytest.raises(MissingTailError, match=lost.segment_id):
+            plan_chain(left.segments, ((0, 0),), unusable=left.leftovers)
 
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
@@ -152,3 +167,17 @@ def test_a_lost_segment_is_named_whatever_else_is_in_doubt(tmp_path):
     for path in store.root.rglob(f"{0:020d}-*.log"):
         path.unlink()
     assert_said(restore(store, disk), 4, "1 older segment is not usable", "no .log")
+
+
+def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
+    """Brokers copied [0, 10); ours is [12, 15) of a leader whose epoch no copy of theirs knows."""
+    store, disk = DirectoryStore(tmp_path / "remote"), new_disk(tmp_path / "disk")
+    tier(write_log(tmp_path / "logs", epoch=2), store, bases={0, 5})
+    segments = {base: [data_batch(base, 3, 7, 0, base, leader_epoch=1)] for base in (12, 15)}
+    options = {"high_watermark": 18, "topic_id": PARTITION.topic_id, "leader_epochs": [(1, 12)]}
+    lost = write_partition(tmp_path / "lost", PARTITION.topic, 0, segments, **options)
+    tierer, keys = Tierer("run-1", 1_700_000_000_500), ObjectKeys()
+    events = tier_partition(store, AivenLayout(keys), keys, PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
+    assert [event.error for event in events] == [None, None]
+    (row,) = restore(store, disk, topic=PARTITION.topic).rows
+    assert (row["log_end_offset"], [each["start_offset"] for each in row["left_out"]]) == (10, [12])
