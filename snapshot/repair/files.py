@@ -46,7 +46,8 @@ def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
-    like = folder / Path(partition.segments[0].log.path).name
+    # A folder that a broker was killed while it made has no segment, and nothing is planned there.
+    like = next((folder / Path(each.log.path).name for each in partition.segments), None)
     with _Snapshots(folder, partition.path, like) as snapshots:
         yield snapshots.add
         if (there := snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)) is not None:

@@ -352,6 +352,11 @@ def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(lo
     assert "start the broker" not in ran.err
 
 
+def test_repair_passes_by_a_folder_without_a_segment(log_dir, bare):
+    (log_dir / "made-0").mkdir()
+    assert_said(tiersnap("repair", log_dir, "--apply"), 0, "3 snapshots are in place")
+
+
 class TestFiles:
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
     def test_owner_and_mode_are_those_of_the_log(self, log_dir, bare):
