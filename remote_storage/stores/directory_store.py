@@ -49,6 +49,8 @@ from tiersnap.snapshot.units import count_of
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
+# Of the file system, where the store is a disk that is mounted there; root's, and no other user may look into it.
+_LOST_AND_FOUND = "lost+found"
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 
@@ -249,7 +251,7 @@ class DirectoryStore:
         found = {name + "/": None for name in folders} | dict(files)
         for name in sorted(found):
             key, status = folder + name, found[name]
-            if key == UNFINISHED + "/":
+            if key in {f"{UNFINISHED}/", f"{_LOST_AND_FOUND}/"}:
                 continue
             if status is not None and key > after:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))

@@ -404,6 +404,13 @@ def test_no_symlink_in_a_store_is_followed(store, tmp_path):
     assert list(store.unfinished_uploads()) == []
 
 
+def test_list_passes_by_lost_and_found_where_a_disk_is_the_store(store):
+    store.put_if_absent("z/object", b"")
+    (store.root / "lost+found").mkdir()
+    (store.root / "lost+found" / "#17").write_bytes(b"root's")
+    assert [info.key for info in store.list()] == ["z/object"]
+
+
 def test_a_symlink_that_is_replaced_is_replaced_itself(store, tmp_path):
     (tmp_path / "outside").write_bytes(b"theirs")
     store.put_if_absent("other", b"")
