@@ -15,6 +15,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.sentences import tell_failures
 from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
@@ -107,7 +108,8 @@ def install(
     watch = Progress(output, "installing" if apply else "planning", total).watch_one
     job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc, watch=watch)
     with locked(job.path) if apply else nullcontext():
-        output.rows(InstalledSnapshot, _rows(job, apply=apply), findings=job.findings)
+        output.rows(InstalledSnapshot, _rows(job, apply=apply), findings=job.findings, errors=job.errors)
+    tell_failures(output, job.errors)
     for line in _lines(job, apply=apply):
         output.talk(line)
     for message in (*job.undone, *job.other_ids):

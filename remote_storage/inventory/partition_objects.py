@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -170,7 +172,5 @@ def read_claims(
 def read_manifests(store: ObjectStore, stored: PartitionObjects) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
     """Snapshot manifests that can be read, with their objects."""
     for info in stored.manifests.values():
-        try:
+        with suppress(CorruptDataError, ObjectNotFoundError):  # not found: another run removed it since
             yield info, read_decoded(store, info.key, SnapshotManifest.decode)
-        except CorruptDataError:
-            continue

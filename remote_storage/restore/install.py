@@ -20,7 +20,7 @@ from tiersnap.remote_storage.restore.install_plan import (
 )
 from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, selected
@@ -47,6 +47,7 @@ class Installation:
         findings: what is damaged or may not be read.
         undone: sentences about what the next start of a broker deletes.
         other_ids: sentences about partitions whose snapshots are stored under another topic id.
+        errors: what ended a partition; the others go on.
     """
 
     store: ObjectStore
@@ -61,6 +62,7 @@ class Installation:
     findings: list[Finding] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
     other_ids: list[str] = field(default_factory=list)
+    errors: list[TiersnapError] = field(default_factory=list)
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,44 +80,55 @@ class Installation:
         return Path(self.log_dir.path)
 
     def plans(self, *, write: bool) -> Iterator[tuple[Partition, list[PlannedInstall]]]:
-        """Each partition that a run stored something of, and what became of it.
+        """Each partition that a run stored something of, and what became of it, or it is one of `errors`.
 
         Raises:
             ObjectNotFoundError: at the end, where no run stored anything of any.
+            TransientError, RemoteStorageError: the store does not answer, or refuses; or the disk is full.
         """
         has_any = False
         for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
                 continue
-            at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
-            stored = PartitionSnapshots(self.store, at)
-            if not stored.offsets:
-                _log.debug("no run stored a snapshot of %s", at)
-                self._look_for_other_ids(at)
+            try:
+                planned = self._planned(partition, write=write)
+            except (CorruptDataError, ObjectExistsError, UsageError) as error:
+                self.errors.append(error)
                 continue
-            has_any = True
-            self.undone.extend(undone_at_start(self.log_dir.filesystem, partition))
-            with (in_place if write else nowhere)(partition) as writer:
-                read_here = snapshot_reader(self.log_dir.filesystem, partition)
-                planner = InstallPlanner(partition, stored, self.options, read_here, writer, compares=self.compares)
-                planner.finish(self._fold(partition, stored, planner))
-            self.outcomes.update(each.outcome for each in planner.planned)
-            yield partition, planner.planned
-        if not has_any and not self.other_ids:
+            if planned is not None:
+                has_any = True
+                self.outcomes.update(each.outcome for each in planned)
+                yield partition, planned
+        if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
                 "no run stored a snapshot of any of these partitions there",
                 hint="--remote names the place that it named in tiersnap run; a run stores what the brokers lack, "
                 "with --all every boundary",
             )
 
+    def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
+        """Plan a partition, carried out with `write`; None where no run stored anything of it."""
+        at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+        stored = PartitionSnapshots(self.store, at)
+        if not stored.offsets:
+            _log.debug("no run stored a snapshot of %s", at)
+            self._look_for_other_ids(at)
+            return None
+        self.undone.extend(undone_at_start(self.log_dir.filesystem, partition))
+        with (in_place if write else nowhere)(partition) as writer:
+            read_here = snapshot_reader(self.log_dir.filesystem, partition)
+            planner = InstallPlanner(partition, stored, self.options, read_here, writer, compares=self.compares)
+            planner.finish(self._fold(partition, stored, planner))
+        return planner.planned
+
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
+        """5 for damage, that of `errors`, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
         if any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
             return ExitCode.DATA_CORRUPT
         waits = any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.waits)
         waits = waits or bool(self.undone or self.other_ids)
-        return exit_code_of_all(self.findings, (), ExitCode.GATE_REFUSED if waits else ExitCode.OK)
+        return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
         """Give the planner the partition's boundaries; why some were not reached."""

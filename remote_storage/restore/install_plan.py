@@ -63,8 +63,8 @@ class PartitionSnapshots:
             for record in manifest.snapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
-    def read(self, offset: int) -> tuple[bytes, Vouched | None]:
-        """The snapshot at an offset, and a manifest's word for it; None when none names it.
+    def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
+        """The snapshot at an offset, None when it is gone, and a manifest's word for it; None when none names it.
 
         Raises:
             CorruptDataError: it is no snapshot, or manifests name other bytes.
@@ -72,7 +72,7 @@ class PartitionSnapshots:
         name = self._store.uri + self._keys.snapshot(self._partition, offset)
         data = read_snapshot(self._store, self._keys, self._partition, offset)
         if data is None:
-            raise CorruptDataError(f"{name}: gone since it was listed")
+            return None, None
         vouched = self._vouched.get(offset, [])
         found = len(data), crc32c(data)
         for each in reversed(vouched):
@@ -147,6 +147,9 @@ class InstallPlanner:
             data, vouched = self._stored.read(offset)
         except CorruptDataError as error:
             self._add(offset, InstallOutcome.CORRUPT, error.message)
+            return
+        if data is None:
+            self._add(offset, InstallOutcome.NOT_STORED, f"gone since it was listed: {repair.reason}")
             return
         entries = snapshot_file.decode(data)
         if vouched is None:

@@ -21,6 +21,7 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
@@ -131,7 +132,8 @@ def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
-            yield read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
+            with suppress(ObjectNotFoundError):  # another run removed it since
+                yield read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
 
 
 def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:

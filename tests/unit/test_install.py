@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.kill_steps import content
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
+from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
+from tiersnap.snapshot.repair.plan import PlanOptions
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
@@ -265,3 +271,31 @@ def test_a_manifest_that_cannot_be_read_is_corrupt(store, folder):
     (path,) = store.root.rglob("manifest-*.json")
     path.write_text(json.dumps({"version": 1}))
     assert install(store, folder).exit_code == 5
+
+
+def test_install_goes_on_when_one_partition_cannot_be_read(store, folder):
+    shutil.copytree(DATA / "logs/ledger-0", folder.parent / "a-0")
+    put(store, {183: expected(183)}, at=TopicIdPartition("a", None, 0))
+    (path,) = store.root.rglob("a-*/0/manifest-*.json")
+    path.write_text(json.dumps({"version": 1}))
+    ran = install(store, folder, "--apply")
+    assert_said(ran, 5, "manifest-r1.json: not a snapshot manifest", "4 snapshots are in place")
+    assert actions(ran) == dict.fromkeys(MISSING, "WRITE")
+    assert (folder / snapshot_file.file_name(183)).is_file()
+
+
+class Emptied(DirectoryStore):
+    """A store from which another run removes all that was listed before it is read."""
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        self.delete([key])
+        return super().get(key, limit=limit)
+
+
+def test_install_takes_an_object_that_is_gone_for_none(store, folder):
+    partition = read_partition(LOCAL, str(folder), Checkpoints())
+    emptied = PartitionSnapshots(Emptied(store.root), AT)
+    planner = InstallPlanner(partition, emptied, PlanOptions(Expiry(None, 0)), lambda _: None, compares=False)
+    for boundary in without_folding(partition, emptied, lambda _: None):
+        planner(boundary)
+    assert {each.outcome for each in planner.planned} == {InstallOutcome.NOT_STORED}

@@ -514,3 +514,20 @@ def test_an_upload_of_a_claimed_attempt_goes_unless_it_is_of_another_cluster(sto
     upload = UnfinishedUpload(SEGMENT_KEY.replace("A" * 21 + "Q", killed), "1", 0, DAY + 1)
     (told,) = unfinished(WithUploads(store, upload), KEYS, Aged(10 * DAY, DAY), CLUSTER, lambda _: True)
     assert (told.kind, told.action, told.segment_id) == (OrphanKind.UPLOAD, action, killed)
+
+
+class Emptied(DirectoryStore):
+    """A store from which another run removes manifests that were listed before they are read."""
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        if "/manifest-" in key:
+            self.delete([key])
+        return super().get(key, limit=limit)
+
+
+def test_orphans_passes_by_a_manifest_that_is_gone_since_it_was_listed(store, tmp_path):
+    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
+    put_snapshots(store, [5, 10, 15])
+    make_old(store)
+    found = orphans(Emptied(store.root), known(*finished(store, AivenLayout(KEYS)), log_start=6))
+    assert [(each.kind, each.action) for each in found] == [(OrphanKind.SNAPSHOT, Fate.LEAVE)]
