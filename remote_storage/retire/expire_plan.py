@@ -101,24 +101,34 @@ class ExpirePlan:
 def plan_partition(
     store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
 ) -> ExpirePlan:
-    """The plan for a partition that was listed before its manager was asked for."""
+    """The plan for a partition that was listed before its manager was asked for.
+
+    Raises:
+        TransientError: the store does not answer.
+    """
+    try:
+        return _plan(store, keys, stored, managed, retention)
+    except TransientError:
+        raise
+    except TiersnapError as error:
+        return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message, hint=error.hint)
+
+
+def _plan(
+    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
+) -> ExpirePlan:
     if managed.manager is not Manager.NOBODY:
         by_brokers = managed.manager is Manager.BROKERS
         action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
         left = _leftovers(store, keys, stored, NOTHING_EXPIRED) if by_brokers else ()
         return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
-    try:
-        record = read_record(store, keys, stored.partition)
-        begun = {each.segment_id for each in record.deleting}
-        somebody = in_use(store, keys, stored, begun, retention.now)
-        if somebody:
-            return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
-        found = _complete(store, stored, begun)
-        segments = _expiring(store, found, retention)
-    except TransientError:
-        raise
-    except TiersnapError as error:
-        return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message, hint=error.hint)
+    record = read_record(store, keys, stored.partition)
+    begun = {each.segment_id for each in record.deleting}
+    somebody = in_use(store, keys, stored, begun, retention.now)
+    if somebody:
+        return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
+    found = _complete(store, stored, begun)
+    segments = _expiring(store, found, retention)
     by_id = {each.segment_id: each for each in stored.attempts}
     ahead = [_begun_segment(each, by_id.get(each.segment_id)) for each in record.deleting]
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))

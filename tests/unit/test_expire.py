@@ -420,6 +420,14 @@ def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
         assert reason in refused.reason
 
 
+def test_a_damaged_record_of_what_brokers_manage_ends_no_other_partition(archive, layout):
+    left = list_partition_objects(archive, KEYS, PARTITION).attempts[1]
+    archive.delete(left.keys[:1])
+    archive.replace(KEYS.expire(PARTITION), b"x")
+    refused = plan(archive, Managed(Manager.BROKERS, ""), milliseconds=1)
+    assert (refused.action, "malformed" in refused.reason) == (ExpireAction.REFUSE, True)
+
+
 SEGMENT = '{"segmentId":"AAAAAAAAAAAAAAAAAAAAAQ","startOffset":%s,"endOffset":%s}'
 
 
