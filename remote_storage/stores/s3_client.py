@@ -24,7 +24,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.stores.in_parallel import MOST_AT_ONCE
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError, TransientError
 
 _TRANSIENT_CODES = frozenset(
     {
@@ -149,6 +149,8 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
 def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:
     where = f"s3://{bucket}/{key}"
     attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
+    if isinstance(error, boto.FlexibleChecksumError):  # by a checksum that another writer had stored with it
+        return CorruptDataError(f"{where}: {error}", **attrs)
     if isinstance(error, boto.SSLError):
         return RemoteStorageError(
             f"{where}: no TLS connection: {error}", hint="check the endpoint's https://, and AWS_CA_BUNDLE", **attrs

@@ -1,13 +1,17 @@
 """A deadline reaches connections by no public way of botocore: boto3 is allowed up to a version tested here."""
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from tiersnap.remote_storage.stores.s3_call import _Watched
 from tiersnap.remote_storage.stores.s3_client import _timestamp, client_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit
 
@@ -49,3 +53,30 @@ def test_client_sends_a_small_body_with_its_request(monkeypatch, size, expects):
 )
 def test_client_reads_times_in_all_forms_that_servers_use(text):
     assert _timestamp(text) == datetime(2026, 11, 25, 21, 43, 30, tzinfo=UTC)
+
+
+class Rotten(BaseHTTPRequestHandler):
+    """An object that a plugin stored with a CRC-32, as the AWS SDK for Java does, and whose bytes changed."""
+
+    def do_GET(self):
+        self.send_response(200)
+        headers = {"Content-Length": "3", "Last-Modified": "Wed, 25 Nov 2026 21:43:30 GMT"}
+        for name, value in {**headers, "x-amz-checksum-crc32": "AAAAAA=="}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"abc")
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("read", [S3Store.get, lambda store, key: store.get_range(key, 0, 3)], ids=["get", "get_range"])
+def test_client_calls_bytes_damaged_that_are_not_those_of_their_checksum(monkeypatch, read):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with HTTPServer(("127.0.0.1", 0), Rotten) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        store = S3Store("bucket", "", replace(SETTINGS, endpoint_url=url, path_style=True))
+        with pytest.raises(CorruptDataError, match="s3://bucket/key: Expected checksum AAAAAA== "):
+            read(store, "key")
