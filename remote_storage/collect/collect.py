@@ -37,7 +37,7 @@ class Collected:
     """One partition after its turn.
 
     Attributes:
-        plan: what there was to do, None where that could not be known.
+        plan: what there was to do, None where that could not be known, or its folder is gone since it was listed.
         error: why it is as it was shipped before, None where it is as it is on disk.
     """
 
@@ -83,7 +83,7 @@ class Collection:
                 continue
             done = self._partition(folder)
             if done.error is None:
-                complete.add(folder)
+                complete.update({folder} if done.plan is not None else ())
             elif isinstance(done.error, TransientError) and not isinstance(done.error, _OF_ONE_PARTITION):
                 # Or every partition would wait for the time-outs of a server that does not answer.
                 away = done.error
@@ -124,11 +124,12 @@ class Collection:
                 done = Collected(folder, plan)
                 if self.apply and plan.is_changed:
                     self._ship(folder, plan, before)
-            except _MovedError as error:
-                done = replace(done, error=error)
-                continue
             except TiersnapError as error:
-                return replace(done, error=error)
+                if self.log_dir.filesystem.is_gone(f"{self.log_dir.path}/{folder}"):
+                    return Collected(folder)  # its topic was deleted, or it was moved to another disk
+                done = replace(done, error=error)
+                if isinstance(error, _MovedError):
+                    continue
             return done
         return done
 

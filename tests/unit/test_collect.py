@@ -280,6 +280,24 @@ def test_a_file_that_goes_while_it_is_read_makes_the_partition_be_listed_again(l
     assert [row["snapshots"] for row in listed(to)] == [[], []]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_collect_passes_by_a_folder_that_goes_while_it_is_collected(logs: Path, to: Path, is_known: bool) -> None:
+    if is_known:
+        collect(logs, to, folders=["orders-0"])
+
+    class Deleted(DirectoryStore):
+        def read(self, key: str, **kwargs: Any) -> Any:
+            if key.startswith("orders-0/"):
+                shutil.rmtree(logs / "orders-0", ignore_errors=True)
+            return super().read(key, **kwargs)
+
+    first, second = collect(logs, to, store=Deleted(to))
+    assert (first.plan, first.error, second.error) == (None, None, None)
+    assert [row["partition"] for row in listed(to)] == ([0, 1] if is_known else [1])
+    collect(logs, to)
+    assert [row["partition"] for row in listed(to)] == [1], "the next one lists it no more"
+
+
 def test_what_cannot_be_collected_stays_as_it_was_and_is_said(logs: Path, to: Path) -> None:
     collect(logs, to)
     before = seen(to)
