@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tiersnap.snapshot.host.disk import MountedDisk
@@ -45,6 +48,21 @@ def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
 
 
 def deleted_bytes(log_dir: Path) -> int:
-    """Return the bytes of what a broker has deleted and not removed yet: `*-delete` folders and `*.deleted` files."""
-    found = (*log_dir.glob("*-delete/*"), *log_dir.glob("*/*.deleted"))
-    return sum(each.lstat().st_size for each in found if not each.is_symlink() and each.is_file())
+    """Return the bytes of what a broker has deleted and not removed yet: `*-delete` folders and `*.deleted` files.
+
+    A broker that runs removes them meanwhile.
+    """
+    return sum(
+        _size(Path(folder, name))
+        for folder, _, names in os.walk(log_dir)
+        for name in names
+        if folder.endswith("-delete") or name.endswith(".deleted")
+    )
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a regular file; 0 if it is none, or gone."""
+    with suppress(OSError):
+        status = path.lstat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.chaos.small_disk import SmallDisk
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.host.disk import MountedDisk, disk_of
-from tiersnap.snapshot.host.full_disk import ways_to_free
+from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.repair.space import says_space
 from tiersnap.snapshot.units import human_bytes
 
@@ -138,3 +140,21 @@ def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> Non
     assert needs is not None, ran.err
     disk.empty()
     assert_said(tiersnap(*words, "--apply"), 0)
+
+
+def test_deleted_bytes_passes_by_what_the_broker_removes_meanwhile(tmp_path: Path) -> None:
+    folders = [tmp_path / f"orders-{number}.0123-delete" for number in (0, 1)]
+    for folder in (*folders, tmp_path / "orders-2"):
+        folder.mkdir()
+        (folder / "0.log.deleted").write_bytes(b"12345")
+    (folders[0] / "link").symlink_to(folders[0] / "0.log.deleted")
+    assert deleted_bytes(tmp_path) == 15
+
+    def remove(event: str, args: tuple) -> None:
+        if event == "os.scandir" and folders and str(args[0]) in map(str, folders):
+            removed = [folders.pop() for _ in list(folders)]
+            for each in removed:
+                shutil.rmtree(each)
+
+    sys.addaudithook(remove)
+    assert deleted_bytes(tmp_path) == 5
