@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stored.process import Process, is_gone, this_proces
 from tiersnap.remote_storage.stored.stored_json import Count, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
-from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
@@ -165,11 +165,11 @@ class Lease:
             raise self._lost()
 
     def release(self) -> None:
-        """Give it back, unless another run has it by now."""
+        """Give it back, unless another run has it by now; if that fails, its age says it: the work is done."""
         try:
             self._store.replace_if(self.key, replace(self._holder, ended=True).encode(), self._etag)
-        except ObjectChangedError:
-            return
+        except TiersnapError as error:
+            _log.info("the lease is not given back: %s", error.message)
 
     def _lost(self) -> LeaseLostError:
         _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)

@@ -32,7 +32,7 @@ from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObje
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
-from tiersnap.snapshot.errors import CorruptDataError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class SavedConfigsStore:
     def release(self) -> None:
         """Release the records that this process wrote and did not delete; if that fails, their age says it."""
         for key, saved in self._mine.items():
-            with suppress(TransientError):
+            with suppress(TiersnapError):
                 self._store.replace_if(key, saved.encode(), self._etags[key])
         self._mine.clear()
 

@@ -32,7 +32,14 @@ from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    ExitCode,
+    NewerFormatError,
+    RemoteStorageError,
+    SourceNotFoundError,
+    UsageError,
+)
 from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
 
 pytestmark = pytest.mark.unit
@@ -178,6 +185,17 @@ def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
     assert [each.partitions for each in SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(7,)]
     later.drop(fewer)
     assert SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
+
+
+def test_release_ends_no_run_that_the_store_refuses_at_its_end(tmp_path):
+    class Refusing(DirectoryStore):
+        def replace_if(self, *_):
+            raise RemoteStorageError("credentials refused: ExpiredToken")
+
+    records = SavedConfigsStore(Refusing(tmp_path))
+    records.put(BEGUN)
+    records.release()
+    assert records.has_saved("a.b-c", TOPIC_ID)
 
 
 HERE = this_process()

@@ -14,7 +14,8 @@ from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stored.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
 
 pytestmark = pytest.mark.unit
 
@@ -67,6 +68,16 @@ def test_a_renewed_lease_is_young_again(store: DirectoryStore) -> None:
     lease.check()
     assert store.read(KEY).info.etag != first
     assert json.loads(store.get(KEY))["renewals"] == 1
+
+
+@pytest.mark.parametrize("error", [TransientError, RemoteStorageError])
+def test_release_ends_no_run_whose_work_is_done(store: DirectoryStore, error: type[TiersnapError]) -> None:
+    class Refusing(DirectoryStore):
+        def replace_if(self, *_: object) -> PutResult:
+            raise error("credentials refused: ExpiredToken")
+
+    Lease(Refusing(store.root), KEY, "ours").release()
+    assert not json.loads(store.get(KEY))["ended"], "its age says that it is over"
 
 
 def test_a_lease_that_was_given_back_or_whose_process_is_gone_is_free_at_once(store: DirectoryStore) -> None:
