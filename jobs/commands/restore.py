@@ -169,7 +169,7 @@ def restore(
     assert remote is not None
     assert logdir is not None
     from tiersnap.remote_storage.cluster.known_partitions import read_published
-    from tiersnap.remote_storage.restore.carry_out import carry_out, check_space
+    from tiersnap.remote_storage.restore.carry_out import carry_out, make_room
     from tiersnap.remote_storage.restore.find import find_topic
     from tiersnap.remote_storage.restore.plan import plan_topic
     from tiersnap.remote_storage.restore.target import open_target
@@ -191,7 +191,7 @@ def restore(
         _show_plans(output, plans, segments=segments)
         return ExitCode.OK
     with locked(target.path), Progress(output, "restoring", len(plans)) as progress:
-        check_space(target, plans)
+        make_room(target, plans)
         done = carry_out(store, target, progress.watch_done(plans), begin=partial(_tell_plan, output), talk=output.talk)
     _show_restored(output, done, segments=segments)
     return done.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def carry_out(
     """Restore the plans in their order, up to the first that fails.
 
     Args:
-        target: its log directory is locked by the caller.
+        target: its log directory is locked by the caller, who has made room there.
         begin: called with each plan before anything is done about it.
         talk: told what takes a while or is out of the ordinary.
     """
@@ -70,12 +70,16 @@ def carry_out(
     return Restored(tuple(done))
 
 
-def check_space(target: Target, plans: Iterable[RestorePlan]) -> None:
-    """See before the work that the disk has room for it: the segments, and what is made beside them.
+def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
+    """Delete folders that restores of other segments left, and see that the disk has room for what is to be made.
 
     Raises:
         NoSpaceError: it has not.
+        UsageError, TransientError: a folder cannot be deleted.
     """
+    for name in (name for plan in plans for name in plan.leftovers):
+        discard(target.path / name)
+        _log.info("deleted %s, which an earlier restore left", target.path / name)
     needed = sum(_on_disk(plan) for plan in plans if plan.action is RestoreAction.RESTORE)
     disk = disk_of(target.path)
     if needed > disk.writable:
@@ -101,9 +105,6 @@ def restore_partition(
         TiersnapError: see `build_folder` and `compare_folder`.
     """
     folder, chain = plan.folder, plan.folder.chain
-    for name in plan.leftovers:
-        discard(target.path / name)
-        _log.info("deleted %s, which an earlier restore left", target.path / name)
     if plan.action is RestoreAction.COMPARE:
         found = compare_folder(store, folder, target.path)
     else:

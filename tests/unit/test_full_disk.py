@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,8 @@ import pytest
 from tests.chaos.small_disk import SmallDisk
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
+from tiersnap.remote_storage.restore.folder import UNFINISHED
+from tiersnap.remote_storage.restore.own_folder import OwnFolder
 from tiersnap.snapshot.host.disk import MountedDisk, disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.repair.space import says_space
@@ -113,33 +116,36 @@ def test_what_frees_a_disk_fastest_comes_first() -> None:
     assert "retention.ms" in xfs[0]
 
 
-def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> None:
+def lost_partition(disk: SmallDisk, remote: Path) -> list[str | Path]:
+    """Tier a partition, lose its folder; returns the words that restore it to the disk, which is empty besides."""
     disk.empty()
-    remote = tmp_path / "remote"
     assert_said(tiersnap("tier", disk.folder, "--remote", remote, "--apply"), 0)
+    shutil.rmtree(disk.folder / "orders-0")
+    words = ("--topic", "orders", "--unpublished", "--cluster-id", CLUSTER, "--apply")
+    return ["restore", "--remote", remote, "--to", disk.folder, *words]
+
+
+def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> None:
+    words = lost_partition(disk, tmp_path / "remote")
     assert os.statvfs(disk.folder).f_bavail * os.statvfs(disk.folder).f_frsize < 1 << 20
-    for folder in disk.folder.glob("orders-0/*"):
-        folder.unlink()
-    (disk.folder / "orders-0").rmdir()
-    words = [
-        "restore",
-        "--remote",
-        remote,
-        "--to",
-        disk.folder,
-        "--topic",
-        "orders",
-        "--unpublished",
-        "--cluster-id",
-        META.split("=")[2][:22],
-    ]
     fill(disk)
-    ran = tiersnap(*words, "--apply")
+    ran = tiersnap(*words)
     assert ran.exit_code == 3, ran.err
     needs = re.search(r"the folders need (\S+ KiB), 0 B are free: free \1 first", ran.err)
     assert needs is not None, ran.err
     disk.empty()
-    assert_said(tiersnap(*words, "--apply"), 0)
+    assert_said(tiersnap(*words), 0)
+
+
+def test_restore_counts_the_room_that_it_makes(disk: SmallDisk, tmp_path: Path) -> None:
+    """An earlier restore of other segments left a folder, which is deleted first."""
+    words = lost_partition(disk, tmp_path / "remote")
+    prefix = f"{UNFINISHED}{hashlib.sha256(b'orders-0').hexdigest()[:16]}."
+    with OwnFolder.made(disk.folder, prefix, "of other segments") as left:
+        fill(disk)
+        (disk.folder / "filler").rename(left.path / f"{0:020d}.log.part")
+    assert_said(tiersnap(*words), 0)
+    assert not left.path.exists()
 
 
 def test_deleted_bytes_passes_by_what_the_broker_removes_meanwhile(tmp_path: Path) -> None:
