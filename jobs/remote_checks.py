@@ -126,14 +126,21 @@ remote_checks_option = once(
 )
 
 
-def read_checks(file: Path | None) -> dict[Key, RemoteChecked]:
+def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, RemoteChecked]:
     """Return how much of each partition's remote segments was verified, by the lines of a file; nothing without one.
 
+    Args:
+        is_shown: there is a page that tells of it.
+
     Raises:
-        SourceNotFoundError, UsageError: see `read_lines`.
+        SourceNotFoundError, UsageError: see `read_lines`; or it is not shown.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
+    if file is not None and not is_shown:
+        raise UsageError(
+            "--remote-checks is told on the page of --report, which is not given", hint="give --report FOLDER"
+        )
     return {} if file is None else remote_checked(read_lines(file))
 
 

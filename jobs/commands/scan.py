@@ -140,8 +140,8 @@ def scan(
     from tiersnap.snapshot.readiness.scan_totals import ScanTotals
     from tiersnap.snapshot.readiness.scanned import Scanner
 
-    opened = open_log_dirs(log_dirs)
-    checks, inventory = read_checks(checks_file), view.inventory(now, producer_expiration)
+    checks = read_checks(checks_file, is_shown=report is not None)
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
     tasks = told_by.about(opened, selection.topic, output).tasks
     scanner = Scanner(inventory, now, producer_expiration, check_crc, tasks)
     totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=tasks is not None)

@@ -202,7 +202,7 @@ def tier(
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
-    checks = read_checks(checks_file)
+    checks = read_checks(checks_file, is_shown=report is not None)
     host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)

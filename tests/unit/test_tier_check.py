@@ -125,6 +125,12 @@ def test_command_refuses_a_file_that_tells_no_check(tmp_path: Path, text: str) -
         assert_said(checked(*place(at), "--resume", told), 2, f"{told}: no line of tiersnap verify --remote")
 
 
+def test_command_refuses_remote_checks_when_no_page_tells_of_them(tmp_path: Path) -> None:
+    for command in ("scan", "tier"):
+        ran = tiersnap(command, tmp_path, "--remote", tmp_path / "remote", "--remote-checks", tmp_path / "told.jsonl")
+        assert_said(ran, 2, "--remote-checks is told on the page of --report", "give --report FOLDER")
+
+
 @pytest.mark.parametrize("text", ["", '{"topic":"churn","parti'])
 def test_verify_begins_anew_when_the_first_one_told_nothing(tmp_path: Path, text: str) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
