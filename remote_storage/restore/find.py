@@ -13,7 +13,7 @@ from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.deletion_record import read_records
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, UsageError
 from tiersnap.snapshot.units import count_of
 
 _MOST_NAMED = 5
@@ -33,6 +33,8 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     Raises:
         ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded; or
             an offset was given for several partitions.
+        CorruptDataError, NewerFormatError: see `find_partitions`; or the record of the cluster cannot be read, and none
+            was named.
     """
     listed = find_partitions(store, asked.topic, asked.topic_id, asked.partitions, asked.layout)
     _check_offsets(listed, asked)
@@ -105,7 +107,12 @@ def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition:
 
 
 def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:
-    recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
+    try:
+        recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
+    except CorruptDataError as error:
+        if given is None or isinstance(error, NewerFormatError):
+            raise
+        return given
     if recorded is not None and given not in (None, recorded):
         raise UsageError(
             f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",

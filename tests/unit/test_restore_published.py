@@ -181,3 +181,13 @@ def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
     assert [event.error for event in events] == [None, None]
     (row,) = restore(store, disk, topic=PARTITION.topic).rows
     assert (row["log_end_offset"], [each["start_offset"] for each in row["left_out"]]) == (10, [12])
+
+
+def test_restore_takes_the_cluster_that_is_given_when_the_record_is_damaged(tmp_path):
+    store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
+    (record,) = store.root.rglob("cluster.json")
+    record.write_bytes(b"{")
+    assert_said(restore(store, disk), 5, "give the cluster by --cluster-id")
+    assert_said(restore(store, disk, "--cluster-id", CLUSTER), 0)
+    record.write_bytes(b'{"version":2}')
+    assert_said(restore(store, disk, "--cluster-id", CLUSTER), 2, "newer tiersnap")
