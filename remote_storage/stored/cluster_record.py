@@ -17,7 +17,7 @@ from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
-from tiersnap.snapshot.errors import ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 
 _log = logging.getLogger(__name__)
 
@@ -29,17 +29,30 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
 
     Raises:
         ObjectExistsError: they come from another cluster: two logs would be mixed under one topic id.
+        CorruptDataError, NewerFormatError: what is said there cannot be read.
     """
     key = keys.cluster(partition)
     try:
         store.put_if_absent(key, stored_json.encode(_StoredCluster(cluster_id=cluster_id)))
     except ObjectExistsError as error:
+        if _recorded(store, keys, partition) == cluster_id:
+            return
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
             hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
             key=key,
         ) from error
     _log.debug("%s%s: the segments come from cluster %s", store.uri, key, cluster_id)
+
+
+def _recorded(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+    try:
+        return read_cluster_id(store, keys, partition)
+    except NewerFormatError:
+        raise
+    except CorruptDataError as error:
+        error.hint = "move it away, then run the same command again, which writes it anew"
+        raise
 
 
 def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:

@@ -15,7 +15,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
-from tiersnap.snapshot.errors import CorruptCheckpointError, ObjectExistsError
+from tiersnap.snapshot.errors import CorruptCheckpointError, CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 
@@ -36,6 +36,16 @@ def test_a_cluster_is_recorded_once_and_never_contradicted(tmp_path):
     assert path.read_text() == f'{{"version":1,"clusterId":"{CLUSTER}"}}'
     with pytest.raises(ObjectExistsError, match="another cluster"):
         put_cluster_id(store, ObjectKeys(), AT, "other")
+
+
+def test_put_cluster_id_calls_a_damaged_record_damaged_and_not_another_cluster(tmp_path):
+    store = DirectoryStore(tmp_path)
+    store.put_if_absent(ObjectKeys().cluster(AT), b"{")
+    with pytest.raises(CorruptDataError, match=r"cluster\.json: not the name of a cluster") as raised:
+        put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
+    assert "move it away" in raised.value.hint
+    store.replace(ObjectKeys().cluster(AT), f'{{"clusterId": "{CLUSTER}", "version": 1}}'.encode())
+    put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
 
 
 def test_a_snapshot_object_has_it_beside_it_and_goes_not_among_those_of_another_cluster(tmp_path):
