@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard, forget_marker
 from tiersnap.remote_storage.restore.outcomes import RestoreAction
 from tiersnap.remote_storage.restore.plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError
+from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, TransientError
 from tiersnap.snapshot.host.disk import disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, says_room, ways_to_free
 from tiersnap.snapshot.log.restored_log import RestoredLog
@@ -66,8 +67,16 @@ def carry_out(
             done.append((plan, restore_partition(store, target, plan, talk)))
         except TiersnapError as error:
             _log.debug("%s failed, and what comes after it is not begun", plan.folder.name)
-            return Restored(tuple(done), error, tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*")))
+            left = tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*"))
+            return Restored(tuple(done), _gone(error) if isinstance(error, ObjectNotFoundError) else error, left)
     return Restored(tuple(done))
+
+
+def _gone(error: ObjectNotFoundError) -> TransientError:
+    """Return the error for an object that was there when the restore was planned."""
+    return TransientError(
+        f"{error.message} since the restore was planned", hint="run restore again: it plans anew", **error.attrs
+    )
 
 
 def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:

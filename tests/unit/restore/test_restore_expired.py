@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
-from tests.reference.restoring import END, ORIGINAL, TOPIC, restore
+from tests.reference.restoring import END, ORIGINAL, TOPIC, new_disk, restore, tiered_store
 from tests.reference.tiered import LOCAL, age
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.carry_out import carry_out
+from tiersnap.remote_storage.restore.find import find_topic
+from tiersnap.remote_storage.restore.plan import plan_topic
+from tiersnap.remote_storage.restore.request import RestoreRequest
+from tiersnap.remote_storage.restore.target import open_target
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 pytestmark = pytest.mark.unit
@@ -75,3 +82,24 @@ def test_where_expire_took_everything_that_is_said_and_not_that_the_place_is_wro
 def test_a_topic_whose_name_only_begins_alike_was_not_expired(store, disk):
     assert expire_all(store).exit_code == 0
     assert_said(restore(store, disk, topic=TOPIC[:-1]), 2, "--remote names the place")
+
+
+class Expiring(DirectoryStore):
+    """Retention deletes the first segment between the plan and its fetch."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if key.endswith(".log"):
+            self.delete([key])
+        return super().get_range(key, start, length)
+
+
+def test_restore_ends_as_transient_when_a_segment_goes_after_the_plan(tmp_path):
+    store, disk = Expiring(tiered_store(tmp_path / "remote").root), new_disk(tmp_path / "disk")
+    asked = RestoreRequest(TOPIC, (), None, None, None, None, None, None, None, (), True, None, 0)
+    target = open_target(disk, None)
+    plans = plan_topic(store, target, find_topic(store, asked), asked, None)
+    failed = carry_out(store, target, plans, begin=lambda _: None, talk=lambda _: None)
+    assert (failed.done, failed.exit_code) == ((), ExitCode.TRANSIENT)
+    assert failed.failure is not None
+    assert "no such object" in failed.failure.message
+    assert "run restore again" in failed.failure.hint
