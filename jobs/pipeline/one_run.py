@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stored.lease import (
 from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import resolve
 
@@ -75,9 +75,9 @@ def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) 
             except LeaseLostError as error:
                 lost.append(error)
                 return
-            except TransientError:
-                # The server is away; the next renewal may reach it before the lease is stale.
-                _log.warning("%s: the lease is not renewed yet, trying again", warehouse)
+            except TiersnapError as error:
+                # The server is away or refuses; the next renewal may be taken before the lease is stale.
+                _log.warning("%s: the lease is not renewed yet, trying again: %s", warehouse, error.message)
 
     def check() -> None:
         if lost:

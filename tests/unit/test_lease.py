@@ -6,15 +6,19 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tiersnap.jobs.pipeline.one_run import _leased
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stored.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.unfinished import UnfinishedFolder
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
 
 pytestmark = pytest.mark.unit
@@ -97,3 +101,26 @@ def test_what_is_no_lease_is_refused_and_not_overwritten(store: DirectoryStore, 
     with pytest.raises(CorruptDataError):
         Lease(store, KEY, "ours")
     assert store.get(KEY) == data
+
+
+def test_renewals_go_on_when_the_store_refused_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As it does while credentials that expired are not there anew; here a link lies in the way."""
+    lease, aside, link = tmp_path / KEY, tmp_path / "aside", tmp_path / "link"
+    link.symlink_to("nowhere")
+
+    def until(is_so: Callable[[], bool]) -> None:
+        for _ in range(1000):
+            if is_so():
+                return
+            time.sleep(0.005)
+        pytest.fail("it never was")
+
+    with _leased(str(tmp_path), "ours", S3Settings(), 0.005) as check:
+        with UnfinishedFolder(tmp_path).locked():
+            aside.hardlink_to(lease)
+            link.replace(lease)
+        until(lambda: "not renewed yet" in caplog.text)
+        renewals = json.loads(aside.read_text())["renewals"]
+        aside.replace(lease)
+        until(lambda: json.loads(lease.read_text())["renewals"] > renewals)
+        check()
