@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,9 @@ def broker_version(pid: int) -> str | None:
 
 def _opened(pid: int) -> list[bytes]:
     """Names of the files that a process has open, as far as this user may see them."""
-    try:
-        return [os.fsencode(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    except OSError:
-        return []
+    opened = []
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed since it was listed
+                opened.append(os.fsencode(link.readlink()))
+    return opened

@@ -19,7 +19,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.snapshot.host.disk import disk_of
-from tiersnap.snapshot.host.running import Holder, lock_holder
+from tiersnap.snapshot.host.running import Holder, _opened, lock_holder
 
 pytestmark = [
     pytest.mark.unit,
@@ -78,6 +78,13 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     checks = [line.partition("   ")[0] for line in document(log_dir)["check"]]
     assert checks == [f"tiersnap doctor {log_dir}", f"tiersnap scan {log_dir}"]
     assert {tiersnap(*shlex.split(line)[1:]).exit_code for line in checks} == {0}
+
+
+def test_opened_files_are_told_when_one_is_closed_meanwhile(tmp_path: Path) -> None:
+    """As the descriptor is by which the files of this process are listed."""
+    jar = tmp_path / "kafka-server-4.1.1.jar"
+    with jar.open("wb"):
+        assert os.fsencode(jar) in _opened(os.getpid())
 
 
 def test_the_version_is_that_of_the_running_jar(log_dir: Path) -> None:
