@@ -220,14 +220,17 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
     if not any(found.values()):
         # What a broker makes when it finds no folder, and what `kafka-topics --create` leaves.
         raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")
-    end = plan.chain.end_offset
-    expected = {f"{piece.start_offset:020d}.log" for piece in plan.chain.pieces} | {f"{end:020d}.log"}
-    if found.keys() != expected:
-        odd = sorted(found.keys() ^ expected)
+    # The size of a piece that is cut is not known before.
+    expected = {
+        f"{piece.start_offset:020d}.log": piece.copy.metadata.segment_size if piece.is_whole else None
+        for piece in plan.chain.pieces
+    }
+    expected[f"{plan.chain.end_offset:020d}.log"] = 0  # the active one
+    if found.keys() != expected.keys():
+        odd = sorted(found.keys() ^ expected.keys())
         raise folder_differs(folder, f"{odd[0]} is {'not of the tier' if odd[0] in found else 'missing'}")
-    for piece in plan.chain.pieces:
-        name, size = f"{piece.start_offset:020d}.log", piece.copy.metadata.segment_size
-        if piece.is_whole and found[name] != size:
+    for name, size in expected.items():
+        if size not in (None, found[name]):
             raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the tier's {size}")
 
 

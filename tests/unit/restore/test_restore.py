@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.kill_steps import content
 from tests.reference.restoring import (
     CLUSTER,
@@ -109,6 +109,12 @@ def test_a_folder_that_is_not_the_same_is_not_touched(store, disk, name, how):
     assert refused.exit_code == 4
     assert name in refused.err
     assert content(disk) == before
+
+
+def test_the_plan_refuses_a_folder_to_which_a_broker_has_written_since(store, disk):
+    assert_said(restore(store, disk, "--apply"), 0)
+    (disk / f"{TOPIC}-0" / f"{END:020d}.log").write_bytes(b"records")
+    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the tier's 0")
 
 
 def test_a_folder_with_another_file_is_not_touched(store, disk):
