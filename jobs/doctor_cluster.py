@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -161,15 +160,18 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
     """
     if cluster is None or view.remote is None:
         return None
-    from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
+    from tiersnap.remote_storage.cluster.missing_objects import Known, find_missing, read_by_brokers
 
     store = view.open_store()
     prover = ProofRequest().prover(cluster, store, talk, apply=False)
     is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
     layout = prover.layout(view.layout if is_given else None)
     with prover.metadata_topic.read_all() as reader:
-        ask = partial(read_by_brokers, cluster, reader, lambda _: True)
-        missing = find_missing(ask, reader.cache.ours, store, layout)
+
+        def ask() -> Known:
+            return read_by_brokers(cluster, reader, lambda _: True).segments
+
+        missing = find_missing(ask(), ask, reader.cache.ours, store, layout)
     try:
         return Compared(missing, layout.name, prover.prove(layout).sentence, reader.cache)
     except GateError as doubt:

@@ -137,7 +137,7 @@ def mend(
         lacking = count_of(len(mended.done), "segment lacks an object", "segments lack an object")
         return _told(output, mended, lacking, apply=apply)
     from tiersnap.jobs.pipeline.settings import new_run_id
-    from tiersnap.remote_storage.cluster.missing_objects import log_starts, read_by_brokers
+    from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
@@ -155,9 +155,9 @@ def mend(
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending"):
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
-        of = replace(logs(target, layout), starts=log_starts(cluster, ask()))
-        tierer, prove = Tierer(new_run_id(), now), partial(prover.prove, layout)
-        mended = MendTier(cluster, prover.metadata_topic, reader, of, tierer, ask, prove, request).run()
+        known, prove = ask(), partial(prover.prove, layout)
+        of, tierer = replace(logs(target, layout), starts=known.log_starts), Tierer(new_run_id(), now)
+        mended = MendTier(cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request).run()
     return _told(output, mended, mended.missing.sentence, apply=apply)
 
 

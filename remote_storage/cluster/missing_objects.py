@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments, mandatory
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, mandatory, segments_by_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
@@ -30,6 +31,14 @@ _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 _KEYS = ObjectKeys()
 Known = Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]]
 """Segments that brokers read, by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadByBrokers:
+    """Finished segments that brokers read, ascending, and the log start of each partition that has a leader."""
+
+    segments: Known
+    log_starts: Mapping[TopicIdPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +91,20 @@ class Missing:
         )
 
 
-def find_missing(ask: Callable[[], Known], ours: Collection[str], store: ObjectStore, layout: Layout) -> Missing:
+def find_missing(
+    known: Known, ask: Callable[[], Known], ours: Collection[str], store: ObjectStore, layout: Layout
+) -> Missing:
     """Find the segments that brokers read and that are not complete in a store.
 
     Args:
-        ask: what brokers read now; asked again where something is missing.
+        known: what brokers read.
+        ask: what they read now; asked where something is missing.
         ours: ids of the segments that tiersnap published.
 
     Raises:
         TransientError: brokers or the store do not answer.
     """
     local = layout.is_local
-    known = ask()
     missing = dict(_missing(known, _listed(store, known, local=local), local=local))
     if missing:
         # Brokers may have deleted some since: they publish that before they delete an object.
@@ -110,10 +121,8 @@ def _other_layout(store: ObjectStore, segment: RemoteLogSegmentMetadata, layout:
     return next((each.name for each in others if each.inspect(store, segment) is StoredState.COMPLETE), None)
 
 
-def read_by_brokers(
-    cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]
-) -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
-    """Return the finished segments that brokers read now, ascending, by partition of the topics that there are.
+def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:
+    """Return what brokers read now of the topics that there are.
 
     Segments below the log start are left out, and those in whose place brokers find others. `reader` reads all of the
     metadata topic.
@@ -130,12 +139,7 @@ def read_by_brokers(
         segments = [segment for segment in finished if segment.end_offset >= start]
         if segments:
             found[each] = sorted(segments, key=lambda segment: (segment.start_offset, segment.id.segment_id))
-    return found
-
-
-def log_starts(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the log start of each partition that the cluster has and that has a leader."""
-    return cluster.log_starts(leaders_of(cluster.topics({each.topic for each in partitions}), partitions))
+    return ReadByBrokers(found, starts)
 
 
 def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
@@ -154,11 +158,8 @@ def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
 def _listed(
     store: ObjectStore, partitions: Iterable[TopicIdPartition], *, local: bool
 ) -> Mapping[TopicIdPartition, Mapping[str, SegmentObjects]]:
-    def of_one(partition: TopicIdPartition) -> dict[str, SegmentObjects]:
-        return {each.segment_id: each for each in list_segments(store, _KEYS, partition, local=local)}
-
     wanted = list(partitions)
-    return dict(zip(wanted, in_parallel(of_one, wanted), strict=True))
+    return dict(zip(wanted, in_parallel(partial(segments_by_id, store, _KEYS, local=local), wanted), strict=True))
 
 
 def _missing(

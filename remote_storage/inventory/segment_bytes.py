@@ -72,6 +72,22 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
         )
 
 
+def fetch_into(folder: Path, store: ObjectStore, copy: RemoteSegment) -> Segment:
+    """Write a copy's segment file into a folder.
+
+    Raises:
+        CorruptDataError, RemoteStorageError: see `fetch_log`.
+        UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
+    """
+    path = folder / f"{copy.start_offset:020d}.log"
+    try:
+        with path.open("xb") as file:
+            fetch_log(store, copy, file)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
+
+
 @contextmanager
 def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment]:
     """Give a copy's segment file, in a temporary folder that goes with the context.
@@ -81,15 +97,11 @@ def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment
         UsageError, TransientError: it cannot be written; see `cannot_write`.
     """
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-        path = Path(scratch) / f"{copy.start_offset:020d}.log"
         try:
-            with path.open("xb") as file:
-                fetch_log(store, copy, file)
-        except OSError as error:
-            raise cannot_write(path, error) from error
+            segment = fetch_into(Path(scratch), store, copy)
         except ObjectNotFoundError as error:
             raise CorruptDataError(error.message) from error
-        yield Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
+        yield segment
 
 
 def _pieces(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, bytes]]:

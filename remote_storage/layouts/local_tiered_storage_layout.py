@@ -27,7 +27,7 @@ _KINDS = (
     KeyKind.LOCAL_LEADER_EPOCHS,
     KeyKind.LOCAL_SNAPSHOT,
 )
-_KIND_OF_INDEX = {
+KIND_OF_INDEX = {
     IndexType.OFFSET: KeyKind.LOCAL_OFFSET_INDEX,
     IndexType.TIMESTAMP: KeyKind.LOCAL_TIME_INDEX,
     IndexType.PRODUCER_SNAPSHOT: KeyKind.LOCAL_SNAPSHOT,
@@ -50,7 +50,7 @@ class LocalTieredStorageLayout:
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
-        contents = {_KIND_OF_INDEX[index]: content for index, content in indexes.items()}
+        contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
         return tuple(
             PlannedObject(self.keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents
         )
@@ -79,7 +79,7 @@ class LocalTieredStorageLayout:
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """See Layout."""
         try:
-            return store.get(self.keys.segment(_KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
+            return store.get(self.keys.segment(KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
         except ObjectNotFoundError:
             if index is IndexType.TRANSACTION and self.inspect(store, metadata) is StoredState.COMPLETE:
                 return None

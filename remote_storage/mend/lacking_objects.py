@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject
-from tiersnap.remote_storage.mend.right_segments import manifest_of, not_rebuilt
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
+from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -33,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 _PIECE = 1 << 20
 _KEYS = ObjectKeys()
-_STORED_INDEXES = {
-    "offset index": KeyKind.LOCAL_OFFSET_INDEX,
-    "time index": KeyKind.LOCAL_TIME_INDEX,
-    "transaction index": KeyKind.LOCAL_TRANSACTION_INDEX,
+_REBUILT = {
+    "offset index": IndexType.OFFSET,
+    "time index": IndexType.TIMESTAMP,
+    "transaction index": IndexType.TRANSACTION,
 }
 Contents = Mapping[IndexType, bytes]
 
@@ -127,9 +128,9 @@ def put_lacking(
 
 
 def _look_again(store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata) -> None:
-    partition = record.id.topic_id_partition
-    listed = list_segments(store, _KEYS, partition, local=layout.is_local)
-    found = next((read_segment(store, each) for each in listed if each.segment_id == record.id.segment_id), None)
+    listed = segments_by_id(store, _KEYS, record.id.topic_id_partition, local=layout.is_local)
+    there = listed.get(record.id.segment_id)
+    found = None if there is None else read_segment(store, there)
     if not isinstance(found, RemoteSegment):
         why = "no object of it" if found is None else found.problem
         raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
@@ -164,7 +165,7 @@ def _local(
     contents: Contents,
 ) -> tuple[PlannedObject, ...]:
     for name, why in checked.rebuilt.items():
-        if _STORED_INDEXES[name] in there.objects:
+        if KIND_OF_INDEX[_REBUILT[name]] in there.objects:
             raise not_rebuilt(record, f"{name}: {why}")
     epochs = there.objects.get(KeyKind.LOCAL_LEADER_EPOCHS)
     if epochs is not None:

@@ -15,7 +15,7 @@ from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
@@ -24,6 +24,7 @@ from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -58,9 +59,7 @@ class RemoteLogs:
             records: of those that may be asked for.
             wrong: ids of segments whose snapshots are not believed.
         """
-        listed = {
-            each.segment_id: each for each in list_segments(self.store, _KEYS, partition, local=self.layout.is_local)
-        }
+        listed = segments_by_id(self.store, _KEYS, partition, local=self.layout.is_local)
         local = self.local_log(partition)
         lineage = self._lineage([each for each in listed.values() if each.segment_id not in wrong])
         if not lineage and local is not None:
@@ -146,8 +145,7 @@ class MakeAgain:
                 put_lacking(store, layout, lacking, lambda: self.check_known(record), made)
                 self.check_known(record)
         except DeletedByClusterError:
-            for failure in store.delete(reversed(made)):
-                _log.warning("could not delete %s%s: %s", store.uri, failure.key, failure.reason)
+            delete_in_reverse(store, made)
             return replace(planned, outcome=MendOutcome.DELETED)
         except TiersnapError as error:
             why = error if mending.error is None else _both(mending.error, error)
@@ -180,4 +178,4 @@ def _is_left(mending: Mending) -> bool:
 
 def _both(first: TiersnapError, second: TiersnapError) -> TiersnapError:
     """Return the error that a segment is neither in --from, nor can be made again."""
-    return CorruptDataError(f"{first.message}; {second.message.rpartition(': are not mended: ')[2]}", hint=first.hint)
+    return CorruptDataError(f"{first.message}; {second.message}", hint=first.hint)

@@ -11,7 +11,12 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.known_partitions import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing
+from tiersnap.remote_storage.cluster.missing_objects import (
+    Missing,
+    MissingSegment,
+    ReadByBrokers,
+    find_missing,
+)
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.inventory.complete import complete_segments
@@ -27,8 +32,6 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
-
-Known = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ class MendTier:
     """One run.
 
     Attributes:
-        ask: what brokers read now.
+        known: what brokers read.
+        ask: what they read now.
         prove: proves that they read there; called once, before the first write and only where there is something.
     """
 
@@ -83,7 +87,8 @@ class MendTier:
     reader: MetadataReader
     logs: RemoteLogs
     tierer: Tierer
-    ask: Callable[[], Known]
+    known: ReadByBrokers
+    ask: Callable[[], ReadByBrokers]
     prove: Callable[[], PlaceProof]
     request: MendRequest
 
@@ -94,9 +99,8 @@ class MendTier:
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             TransientError: brokers or the store do not answer.
         """
-        logs = self.logs
-        known = self.ask()
-        missing = find_missing(self.ask, self.reader.cache.ours, logs.store, logs.layout)
+        logs, known = self.logs, self.known.segments
+        missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.store, logs.layout)
         wrong = dict(self._wrong(known)) if self.request.depth is not None else {}
         proof = self.prove() if missing.segments or wrong or self.request.delete_bad else None
         done = list(self._put_back(missing))

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import PlaintextRefusedError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -69,8 +69,7 @@ def plan_mending(
     shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
         shown[partition] = None if look is None else look.of_partition(partition)
-        listed = list_segments(source, _KEYS, partition, local=local)
-        attempts.update((each.segment_id, each) for each in listed)
+        attempts |= segments_by_id(source, _KEYS, partition, local=local)
     return [
         _planned(
             source,

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.stored_files import index_files
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
-from tiersnap.remote_storage.upload.uploader import copy_segment
-from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
@@ -76,7 +76,7 @@ class PutBack:
                 self._copy_all(planned.metadata, planned.found.objects, made)
             check_known(self.read, planned.metadata)
         except DeletedByClusterError:
-            self._delete(made)
+            delete_in_reverse(self.target, made)
             raise
 
     def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: SegmentObjects, made: list[str]) -> None:
@@ -114,22 +114,15 @@ class PutBack:
                 )
         except TiersnapError:
             # The next run could not put the right content in its place.
-            self._delete([key] if put.outcome.is_ours else [])
+            delete_in_reverse(self.target, [key] if put.outcome.is_ours else [])
             raise
         made += [key] if put.outcome.is_ours else []
-
-    def _delete(self, keys: Sequence[str]) -> None:
-        for failure in self.target.delete(reversed(keys)):
-            _log.warning("could not delete %s%s: %s", self.target.uri, failure.key, failure.reason)
 
     def _rebuild(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, made: list[str]) -> None:
         """Upload a segment again in the brokers' layout, which takes back what it made where it fails."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-            try:
-                ready = self._fetched(metadata, copy, Path(scratch))
-            except OSError as error:
-                raise cannot_write(Path(scratch), error) from error
+            ready = self._fetched(metadata, copy, Path(scratch))
             done = copy_segment(
                 self.target, self.layout, ready, started, before_visible=lambda: check_known(self.read, metadata)
             )
@@ -137,27 +130,17 @@ class PutBack:
 
     def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, folder: Path) -> SegmentBundle:
         """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""
-        with (folder / "log").open("wb") as log:
-            fetch_log(self.source, copy, log)
-        indexes = read_indexes(self.source, copy)
-
-        def file(index: IndexType) -> SourceFile | None:
-            data = indexes[index]
-            if data is None:
-                return None
-            (folder / index).write_bytes(data)
-            return _source_file(folder / index)
-
-        end = metadata.end_offset + 1
+        segment, indexes, end = fetch_into(folder, self.source, copy), read_indexes(self.source, copy), copy.end_offset
+        files = index_files(folder, indexes)
         return SegmentBundle(
             base_offset=metadata.start_offset,
             next_base_offset=end,
             max_timestamp=metadata.max_timestamp,
-            log=_source_file(folder / "log"),
+            log=SourceFile(LOCAL, segment.log.path, segment.log.size),
             leader_epochs=read_lineage(self.source, copy),
-            offset_index=file(IndexType.OFFSET),
-            time_index=file(IndexType.TIMESTAMP),
-            transaction_index=file(IndexType.TRANSACTION),
+            offset_index=files.get(IndexType.OFFSET),
+            time_index=files.get(IndexType.TIMESTAMP),
+            transaction_index=files.get(IndexType.TRANSACTION),
             # The gate let it pass when it was uploaded, to the wrong place.
             producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
         )
@@ -194,7 +177,3 @@ class _ObjectSource:
         """See ByteSource."""
         self.position = position
         return position
-
-
-def _source_file(path: Path) -> SourceFile:
-    return SourceFile(LOCAL, str(path), path.stat().st_size)

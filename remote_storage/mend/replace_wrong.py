@@ -26,7 +26,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.plan import deletion, unread, wrong_and_read
-from tiersnap.remote_storage.mend.right_segments import RightSegments, not_rebuilt
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -102,15 +103,14 @@ class ReplaceWrong:
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
         """Ask whether brokers may be told of a segment with that id in the place of a wrong one."""
-        plan = self._plan(mending.metadata.id.topic_id_partition, [_renamed(mending.metadata, segment_id)], wrong)
-        return _as_planned(mending, plan, segment_id)
+        return _as_planned(mending, self._plan(_renamed(mending.metadata, segment_id), wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
         mending = self._uploaded(planned, right, job)
         if not mending.replaced_by:
             return mending
         try:
-            plan = self._plan(job.partition, [_renamed(mending.metadata, mending.replaced_by)], job.replaced)
+            plan = self._plan(_renamed(mending.metadata, mending.replaced_by), job.replaced)
             mending = _as_planned(mending, plan, mending.replaced_by)
             if mending.error is None:
                 publish_plans(self.metadata_topic, self.reader, [plan], None)
@@ -119,17 +119,14 @@ class ReplaceWrong:
             return failed(mending, error)
         return mending
 
-    def _plan(
-        self, partition: TopicIdPartition, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]
-    ) -> PublishPlan:
-        """Plan records of new segments; the copy task goes on behind them, so it need not rest."""
-        ordered = sorted(new, key=lambda each: each.start_offset)
-        wanted = {partition: ordered}
+    def _plan(self, new: RemoteLogSegmentMetadata, wrong: Collection[str]) -> PublishPlan:
+        """Plan the records of a new segment; the copy task goes on behind it, so it need not rest."""
+        partition = new.id.topic_id_partition
         (plan,) = plan_publication(
             self.cluster,
             self.reader.read_to_end(),
             self.lineage,
-            wanted,
+            {partition: [new]},
             stuck={partition},
             complete_segments=self._complete,
             wrong=wrong,

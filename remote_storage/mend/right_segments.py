@@ -17,23 +17,20 @@ from pathlib import Path
 from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
-from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.inventory.starts import state_at
-from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_index_files
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     epochs_in_range,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
-from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -56,11 +53,6 @@ _log = logging.getLogger(__name__)
 
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = "its log in the tier and the one in --log-dir differ, both are whole, and nobody knows which is right"
-_INDEXES = {
-    IndexType.OFFSET: KeyKind.LOCAL_OFFSET_INDEX,
-    IndexType.TIMESTAMP: KeyKind.LOCAL_TIME_INDEX,
-    IndexType.TRANSACTION: KeyKind.LOCAL_TRANSACTION_INDEX,
-}
 Opened = tuple[tuple[int, int], ...] | None
 
 
@@ -126,11 +118,11 @@ class RightSegments:
         if local is not None and (prefers_local or not has_log):
             segment, files = local, self._local_files(local)
             if there is not None and not prefers_local:
-                files |= self._stored_files(there, folder)
+                files |= stored_index_files(folder, self.store, there)
             if has_log and there is not None:
                 self._refuse_other_log(record, there, folder)
         elif has_log and there is not None:
-            segment, files = self._fetched(record, there, folder), self._stored_files(there, folder)
+            segment, files = self._fetched(record, there, folder), stored_index_files(folder, self.store, there)
         else:
             raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets")
         log = SourceFile(LOCAL if local is not segment else self._local.filesystem, segment.log.path, segment.log.size)
@@ -173,16 +165,10 @@ class RightSegments:
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
     def _fetched(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> Segment:
-        path = folder / f"{record.start_offset:020d}.log"
-        try:
-            with path.open("xb") as file:
-                fetch_log(self.store, stored_copy(self.store, record, there), file)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        size = path.stat().st_size
-        if size != record.segment_size:
+        segment = fetch_into(folder, self.store, stored_copy(self.store, record, there))
+        if (size := segment.log.size) != record.segment_size:
             raise not_rebuilt(record, f"its log has {size} bytes in the tier, its record says {record.segment_size}")
-        return Segment(record.start_offset, record.end_offset + 1, FileRef(str(path), size, 0))
+        return segment
 
     def _refuse_other_log(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> None:
         """Refuse a local log that differs from the one in the tier, unless that one is damaged."""
@@ -194,26 +180,6 @@ class RightSegments:
         digests = {each.base_offset: each.digest for each in self._replayed.segments}
         if told.finding is None and digests.get(record.start_offset, told.digest) != told.digest:
             raise not_rebuilt(record, _DIFFER)
-
-    def _stored_files(self, there: SegmentObjects, folder: Path) -> dict[IndexType, SourceFile]:
-        """Fetch the indexes that the tier has; which of them are right is seen by the batches."""
-        found: dict[IndexType, bytes | None] = {}
-        try:
-            if there.is_local:
-                kinds = {index: there.objects[kind].key for index, kind in _INDEXES.items() if kind in there.objects}
-                found |= {index: self.store.get(key) for index, key in kinds.items()}
-            elif KeyKind.INDEXES in there.objects and KeyKind.RSM_MANIFEST in there.objects:
-                manifest = manifest_of(self.store, there)
-                copy = RemoteSegment(there, manifest.metadata, manifest.indexes)
-                found |= {index: data for index, data in read_indexes(self.store, copy).items() if index in _INDEXES}
-        except (CorruptDataError, ObjectNotFoundError):
-            return {}
-        files = {}
-        for index, data in found.items():
-            if data is not None:
-                (folder / index).write_bytes(data)
-                files[index] = SourceFile(LOCAL, str(folder / index), len(data))
-        return files
 
     # The state.
 
@@ -316,39 +282,3 @@ def _kept(path: Path, offset: int, data: bytes, provenance: Provenance) -> Snaps
     _log.debug("computed the snapshot at %d: %s", offset, provenance)
     file = SourceFile(LOCAL, str(path), len(data))
     return SnapshotSource(offset=offset, provenance=provenance, crc32c=crc32c(data), file=file)
-
-
-def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
-    """Return the error that a segment cannot be made right."""
-    return NotRebuiltError(
-        f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: {why}",
-        hint="--log-dir of a replica that has these offsets; or --from, a place that has the objects",
-    )
-
-
-def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmManifest:
-    """Read the manifest of listed objects.
-
-    Raises:
-        CorruptDataError, ObjectNotFoundError: it is damaged, or gone.
-    """
-    key = there.objects[KeyKind.RSM_MANIFEST].key
-    return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)
-
-
-def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:
-    """Return what reading the log of listed objects takes, though others of them may be missing.
-
-    Raises:
-        NotRebuiltError: only the plugin can read it.
-        CorruptDataError: the manifest is damaged.
-    """
-    if there.is_local:
-        return RemoteSegment(there, record, None)
-    if KeyKind.RSM_MANIFEST not in there.objects:
-        return RemoteSegment(there, record, {})  # a log that is not the plain file fails at its size or first batch
-    manifest = manifest_of(store, there)
-    if manifest.is_encrypted:
-        raise not_rebuilt(record, "the plugin encrypted it, and tiersnap has no key")
-    chunks = manifest.chunks if manifest.is_compressed else None
-    return RemoteSegment(there, record, manifest.indexes, chunks)

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.right_segments import manifest_of, not_rebuilt, stored_copy
+from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt, stored_copy
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,

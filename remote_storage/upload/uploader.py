@@ -10,7 +10,7 @@ segment id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -159,7 +159,7 @@ class SegmentCopy:
         """Delete what was sent, the last first; returns what is still there."""
         # An object that somebody else made is not ours to delete; one of which no word came is.
         ours = [key for key, done in self._sent if done.outcome.is_ours]
-        return _delete_in_reverse(self.store, ours + self._in_doubt)
+        return delete_in_reverse(self.store, ours + self._in_doubt)
 
     @property
     def _provenance(self) -> dict[str, str]:
@@ -187,7 +187,7 @@ def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMe
 
     DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
     """
-    return _delete_in_reverse(store, list(layout.object_keys(metadata)))
+    return delete_in_reverse(store, list(layout.object_keys(metadata)))
 
 
 def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
@@ -202,7 +202,8 @@ def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata)
         raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment is {found}")
 
 
-def _delete_in_reverse(store: ObjectStore, keys: list[str]) -> tuple[DeleteFailure, ...]:
+def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:
+    """Delete what was written, the last first; returns, and logs, what could not be deleted."""
     failures: list[DeleteFailure] = []
     for key in reversed(keys):
         try:

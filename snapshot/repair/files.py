@@ -83,8 +83,6 @@ class _Snapshots:
         return self._folder / snapshot_file.file_name(planned.offset)
 
     def add(self, planned: PlannedSnapshot, data: bytes) -> None:
-        if not self._planned:
-            self._folder.mkdir(parents=True, exist_ok=True)
         self._staging.add(self.path_of(planned), data, like=self._like)
         self._planned[planned.offset] = planned
 
@@ -154,9 +152,11 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
                         return
                     if not replace:
                         raise _other_content(path)
-                snapshots.add(planned, data)
+                if not folder.is_dir():
+                    folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise cannot_write(path, error) from error
+            snapshots.add(planned, data)
 
         yield write
         if (there := snapshots.publish(lambda _: replace)) is not None:

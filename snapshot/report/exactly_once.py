@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.report.run_info import Size
+
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
     from tiersnap.snapshot.log.log_dir import Partition
-
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.report.run_info import Size
 
 MOST_ROWS = 200
 # Harm that an audit finds, worst first; what it calls otherwise comes behind.

@@ -351,9 +351,9 @@ REMOTE_CHECKS = _schema(
     ("listed_from", _LONG),  # base offset of the first of them
     ("bytes", _LONG),  # of all its objects
     ("written_at", _LONG),  # ms, by the store's clock
-    ("depth", _TEXT),  # check.remote_check.CheckDepth
-    ("verdict", _TEXT),  # check.remote_check.RemoteVerdict
-    ("compared_with", _TEXT),  # check.remote_check.ComparedWith
+    ("depth", _TEXT),  # readiness.remote_check.CheckDepth
+    ("verdict", _TEXT),  # readiness.remote_check.RemoteVerdict
+    ("compared_with", _TEXT),  # readiness.remote_check.ComparedWith
     ("reason", _TEXT),
     ("checked_at", _LONG),  # ms
     ("run", _LONG),  # number of the check, ascending; not that of a run of the pipeline

@@ -89,7 +89,7 @@ class Tier:
 
     def mend(self, *, log: Path | None = None, store: ObjectStore | None = None, apply: bool = True) -> list[Mending]:
         known = {self.partition: list(self.brokers.cache.in_state(self.partition, SegmentState.COPY_SEGMENT_FINISHED))}
-        missing = find_missing(lambda: known, (), self.store, self.layout).segments
+        missing = find_missing(known, lambda: known, (), self.store, self.layout).segments
         local = {}
         if log is not None:
             (partition,) = open_log_dir(str(log)).partitions()

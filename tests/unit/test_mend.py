@@ -82,7 +82,7 @@ class Brokers:
         return self.cache
 
     def missing(self, store: DirectoryStore, layout: Layout) -> Missing:
-        return find_missing(self.known, self.cache.ours, store, layout)
+        return find_missing(self.known(), self.known, self.cache.ours, store, layout)
 
 
 def mended(
@@ -284,7 +284,7 @@ def test_find_missing_leaves_out_what_brokers_deleted_since(folder, right):
     assert [each.lacking for each in missing.segments] == [(".log", ".indexes"), (".rsm-manifest",)]
     answers = [brokers.known(), brokers.known()]
     answers[1] = {PARTITION: answers[1][PARTITION][1:]}
-    missing = find_missing(partial(answers.pop, 0), (), right, AIVEN)
+    missing = find_missing(answers.pop(0), partial(answers.pop, 0), (), right, AIVEN)
     assert [each.metadata.start_offset for each in missing.segments] == [5]
     assert not missing.segments[0].is_ours
 

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.check.local_log import local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
+from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -31,7 +31,6 @@ from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
@@ -123,10 +122,10 @@ class Brokers:
         with topic.read_all() as reader:
             tier = Tierer("run", NOW, timeout=None)
 
-            def ask() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+            def ask() -> ReadByBrokers:
                 return read_by_brokers(asked, reader, lambda _: True)
 
-            return list(MendTier(asked, topic, reader, logs, tier, ask, lambda: PROOF, request).run().done)
+            return list(MendTier(asked, topic, reader, logs, tier, ask(), ask, lambda: PROOF, request).run().done)
 
 
 def told(done: Sequence[Mending]) -> list[tuple[str, str]]:

@@ -1,0 +1,98 @@
+"""The files of a segment that is stored in remote storage, though others of its objects may be missing or wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile
+from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log.file_system import LOCAL
+
+_OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
+
+
+def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects) -> dict[IndexType, SourceFile]:
+    """Fetch the indexes of batches that the tier has, into a folder; none if one is damaged or gone.
+
+    Which of them are right is seen by the batches.
+    """
+    try:
+        if there.is_local:
+            keys = {index: there.objects[KIND_OF_INDEX[index]].key for index in _OF_BATCHES if _has(there, index)}
+            return index_files(folder, {index: store.get(key) for index, key in keys.items()})
+        if KeyKind.INDEXES in there.objects and KeyKind.RSM_MANIFEST in there.objects:
+            manifest = manifest_of(store, there)
+            return index_files(folder, read_indexes(store, RemoteSegment(there, manifest.metadata, manifest.indexes)))
+    except (CorruptDataError, ObjectNotFoundError):
+        pass
+    return {}
+
+
+def _has(there: SegmentObjects, index: IndexType) -> bool:
+    return KIND_OF_INDEX[index] in there.objects
+
+
+def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict[IndexType, SourceFile]:
+    """Write the indexes of batches that there are into a folder.
+
+    Raises:
+        UsageError, NoSpaceError: one cannot be written.
+    """
+    files = {}
+    for index in _OF_BATCHES:
+        if (data := indexes.get(index)) is not None:
+            path = folder / index
+            try:
+                path.write_bytes(data)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            files[index] = SourceFile(LOCAL, str(path), len(data))
+    return files
+
+
+def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
+    """Return the error that a segment cannot be made right."""
+    return NotRebuiltError(
+        f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: {why}",
+        hint="--log-dir of a replica that has these offsets; or --from, a place that has the objects",
+    )
+
+
+def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmManifest:
+    """Read the manifest of listed objects.
+
+    Raises:
+        CorruptDataError, ObjectNotFoundError: it is damaged, or gone.
+    """
+    key = there.objects[KeyKind.RSM_MANIFEST].key
+    return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)
+
+
+def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:
+    """Return what reading the log of listed objects takes, though others of them may be missing.
+
+    Raises:
+        NotRebuiltError: only the plugin can read it.
+        CorruptDataError: the manifest is damaged.
+    """
+    if there.is_local:
+        return RemoteSegment(there, record, None)
+    if KeyKind.RSM_MANIFEST not in there.objects:
+        return RemoteSegment(there, record, {})  # a log that is not the plain file fails at its size or first batch
+    manifest = manifest_of(store, there)
+    if manifest.is_encrypted:
+        raise not_rebuilt(record, "the plugin encrypted it, and tiersnap has no key")
+    chunks = manifest.chunks if manifest.is_compressed else None
+    return RemoteSegment(there, record, manifest.indexes, chunks)
