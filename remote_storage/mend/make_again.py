@@ -21,6 +21,7 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
+from tiersnap.remote_storage.mend.stored_files import not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -148,7 +149,7 @@ class MakeAgain:
             delete_in_reverse(store, made)
             return replace(planned, outcome=MendOutcome.DELETED)
         except TiersnapError as error:
-            why = error if mending.error is None else _both(mending.error, error)
+            why = error if mending.error is None else _both(record, mending.error, error)
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
         _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
         return replace(planned, outcome=MendOutcome.MENDED)
@@ -176,6 +177,6 @@ def _is_left(mending: Mending) -> bool:
     return mending.action is MendAction.NONE and not is_refused
 
 
-def _both(first: TiersnapError, second: TiersnapError) -> TiersnapError:
+def _both(record: RemoteLogSegmentMetadata, first: TiersnapError, second: TiersnapError) -> TiersnapError:
     """Return the error that a segment is neither in --from, nor can be made again."""
-    return CorruptDataError(f"{first.message}; {second.message}", hint=first.hint)
+    return CorruptDataError(f"{first.message}; {second.message.removeprefix(not_mended(record))}", hint=first.hint)

@@ -13,6 +13,7 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, 
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.mend.stored_files import not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
@@ -100,7 +101,7 @@ def _planned(
         refused = plaintext_refused(metadata, shown.manifest)
         return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=refused)
     error = CorruptDataError(
-        f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
+        f"{not_mended(metadata)}{source.uri}: {why}",
         hint="find its objects, in older versions of the bucket say, and name that place by --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
+
+_log = logging.getLogger(__name__)
 
 _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
@@ -58,14 +61,20 @@ def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict
                 path.write_bytes(data)
             except OSError as error:
                 raise cannot_write(path, error) from error
+            _log.debug("wrote %s: %d bytes", path, len(data))
             files[index] = SourceFile(LOCAL, str(path), len(data))
     return files
+
+
+def not_mended(record: RemoteLogSegmentMetadata) -> str:
+    """Return the beginning of the sentence that says why a segment is not mended."""
+    return f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: "
 
 
 def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
     """Return the error that a segment cannot be made right."""
     return NotRebuiltError(
-        f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: {why}",
+        f"{not_mended(record)}{why}",
         hint="--log-dir of a replica that has these offsets; or --from, a place that has the objects",
     )
 

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
+from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.mend.put_back import check_known
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -199,6 +199,19 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     assert "its indexes object is there and is not what its log gives" in outcomes(done)[1]
     assert "offset index in the tier: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
+
+
+def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
+    tier = at()
+    tier.lose(1)
+    known = {tier.partition: list(tier.brokers.cache.in_state(tier.partition, SegmentState.COPY_SEGMENT_FINISHED))}
+    missing = find_missing(known, lambda: known, (), tier.store, tier.layout).segments
+    planned = plan_mending(DirectoryStore(tmp_path / "other"), missing, tier.layout, tier.layout)
+    logs = RemoteLogs(tier.store, tier.layout, MendRules(Expiry(None, NOW), DAY), {}, {})
+    (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
+    assert done.error is not None
+    for words in ("are not mended: ", "no object of it; ", "its log is nowhere"):
+        assert done.error.message.count(words) == 1, done.error.message
 
 
 def test_an_index_that_is_there_must_be_right(at):
