@@ -31,9 +31,8 @@ from tiersnap.snapshot.readiness.remote_check import (
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.check.local_log import LocalLog
+    from tiersnap.remote_storage.check.local_log import LocalLogs
     from tiersnap.remote_storage.check.plan import CheckPlan
-    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
@@ -204,7 +203,7 @@ class TierVerification:
     selection: Selection
     tier: TierRequest
     asked: CheckRequest
-    local_logs: Mapping[TopicPartition, LocalLog] | None
+    local_logs: LocalLogs | None
 
     def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
         """Say the plan; return what is found, lazily, and its counts."""
@@ -224,16 +223,12 @@ class TierVerification:
 
         progress = Progress(output, "verifying", len(plan.partitions))
         for partition in progress.watch_done(sorted(plan.partitions, key=str)):
-            local = self._local_log(partition)
+            local = None if self.local_logs is None else self.local_logs.of(partition)
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             check = PartitionCheck(store, partition, plan.request, plan.local, told, compare)
             yield from check.checks()
             tally.skipped += check.skipped
-
-    def _local_log(self, partition: TopicIdPartition) -> LocalLog | None:
-        found = (self.local_logs or {}).get((partition.topic, partition.partition))
-        return found if found is not None and found.partition.topic_id == partition.topic_id else None
 
 
 def _planned(

@@ -68,9 +68,9 @@ def decode(
 
     tiersnap decode --source /var/lib/kafka/data --apply
 
-    If you run it again, it appends new and changed segments. If a segment grew, the rows of its greatest `run` count.
-    It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log; rows
-    that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
+    If you run it again, it appends new and changed segments; of a segment that grew, read the rows with the greatest
+    `run`. It deletes rows whose batches a truncation, a cleaner's merge or a new topic of the name took out of the log;
+    rows that retention took stay. The exit code is 5 if a log is damaged; the rows of such a segment end at the damage.
     """
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches

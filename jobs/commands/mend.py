@@ -120,9 +120,9 @@ def mend(
 
     A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
     replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,
-    also while copying is on. After each record brokers read each offset that they read before. The wrong one
-    stays, counts for retention.bytes, and is still found by verify. With --delete-bad it is deleted: brokers are told,
-    and its objects go. So does a segment that lost to another copy of the same offsets.
+    also while copying is on. After each record brokers read each offset that they read before. The wrong segment
+    stays: it counts for retention.bytes, and verify still finds it. --delete-bad deletes it, its record and its
+    objects; and of a segment that was copied twice, the copy that brokers do not read.
 
     Without a cluster only missing objects come back, and only of topics that no broker manages: say --unmanaged.
 
@@ -170,7 +170,7 @@ def _logs(
     target: ObjectStore,
     layout: Layout,
 ) -> RemoteLogs:
-    from tiersnap.remote_storage.check.local_log import local_logs
+    from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
     from tiersnap.remote_storage.inventory.observe import Observe
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.remote_storage.mend.right_segments import MendRules
@@ -179,7 +179,7 @@ def _logs(
     from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
 
     begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
-    local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else {}
+    local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
     return RemoteLogs(target, layout, MendRules(Expiry(expiration, now), producer_expiration), local, {})
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -21,6 +23,8 @@ from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.remote_start import Beginnings
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
+
+_log = logging.getLogger(__name__)
 
 _ELSEWHERE = FileRef("", 0, 0)
 
@@ -89,6 +93,33 @@ class LocalLog:
         )
 
 
+@dataclass(frozen=True)
+class LocalLogs:
+    """Logs on this host, by topic and partition."""
+
+    logs: Mapping[TopicPartition, LocalLog] = field(default_factory=dict)
+    _left_out: set[TopicIdPartition] = field(default_factory=set)
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self.logs
+
+    def of(self, partition: TopicIdPartition) -> LocalLog | None:
+        """Return the log of a remote partition; None without one, without a segment, or of another topic id.
+
+        A log with another id, or whose id is unknown, is logged once: its topic may have been made anew.
+        """
+        found = self.logs.get((partition.topic, partition.partition))
+        if found is None or not found.partition.segments:
+            return None
+        if (topic_id := found.partition.topic_id) == partition.topic_id:
+            return found
+        if partition not in self._left_out:
+            self._left_out.add(partition)
+            has = f"its topic id is {topic_id}" if topic_id else "it has no partition.metadata"
+            _log.warning("%s is left out: %s, remote storage has %s", found.partition.path, has, partition.topic_id)
+        return None
+
+
 def local_logs(
     log_dirs: Sequence[str],
     selection: Selection,
@@ -96,7 +127,7 @@ def local_logs(
     *,
     check_crc: bool,
     findings: list[Finding] | None = None,
-) -> dict[TopicPartition, LocalLog]:
+) -> LocalLogs:
     """Return the logs of selected partitions in log directories.
 
     Args:
@@ -113,4 +144,4 @@ def local_logs(
         told.extend(partition.findings)
         log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)
         logs[partition.topic, partition.partition] = log
-    return logs
+    return LocalLogs(logs)

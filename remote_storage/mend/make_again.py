@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
+from tiersnap.remote_storage.inventory.segment_objects import segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
@@ -27,7 +28,7 @@ from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class RemoteLogs:
     store: ObjectStore
     layout: Layout
     rules: MendRules
-    local: Mapping[TopicPartition, LocalLog]
+    local: LocalLogs
     starts: Mapping[TopicIdPartition, int]
 
     @contextmanager
@@ -61,8 +62,10 @@ class RemoteLogs:
             wrong: ids of segments whose snapshots are not believed.
         """
         listed = segments_by_id(self.store, _KEYS, partition, local=self.layout.is_local)
-        local = self.local_log(partition)
-        lineage = self._lineage([each for each in listed.values() if each.segment_id not in wrong])
+        local = self.local.of(partition)
+        whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
+        found = in_parallel(partial(read_segment, self.store), whole)
+        lineage = lineage_of(self.store, (each for each in found if isinstance(each, RemoteSegment)))
         if not lineage and local is not None:
             lineage = local.partition.leader_epochs or ()
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
@@ -80,28 +83,17 @@ class RemoteLogs:
                 Path(folder),
             )
 
-    def local_log(self, partition: TopicIdPartition) -> LocalLog | None:
-        """Return the log of a partition on this host; None without one, or if it has no segment."""
-        found = self.local.get((partition.topic, partition.partition))
-        is_it = found is not None and found.partition.segments and found.partition.topic_id == partition.topic_id
-        return found if is_it else None
 
-    def lineage_of(self, partition: TopicIdPartition) -> LeaderEpochs:
-        """Return the leader epochs of a partition; empty where nobody tells them."""
-        with self.right_segments(partition, ()) as right:
-            return right.lineage
-
-    def _lineage(self, listed: Sequence[SegmentObjects]) -> LeaderEpochs:
-        """Return the leader epochs of the newest complete segment that tells them; empty if none does."""
-        found = in_parallel(lambda each: read_segment(self.store, each), [each for each in listed if not each.missing])
-        left = [each for each in found if isinstance(each, RemoteSegment)]
-        while left:
-            copy = newest(left)
-            try:
-                return read_lineage(self.store, copy)
-            except (CorruptDataError, ObjectNotFoundError):
-                left.remove(copy)
-        return ()
+def lineage_of(store: ObjectStore, copies: Iterable[RemoteSegment]) -> LeaderEpochs:
+    """Return the leader epochs of the newest segment that tells them; empty if none does."""
+    left = list(copies)
+    while left:
+        copy = newest(left)
+        try:
+            return read_lineage(store, copy)
+        except (CorruptDataError, ObjectNotFoundError):
+            left.remove(copy)
+    return ()
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class MendTier:
         assert depth is not None
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         for partition in known:
-            local = self.logs.local_log(partition)
+            local = self.logs.local.of(partition)
             compare = None if local is None else local.compare
             check = PartitionCheck(
                 self.logs.store, partition, asked, self.logs.layout.is_local, compare_locally=compare

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.mend.make_again import RemoteLogs
+from tiersnap.remote_storage.mend.make_again import RemoteLogs, lineage_of
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt, stored_copy
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -66,7 +66,7 @@ class UnmanagedTier:
             found = list_remote_partition(store, _KEYS, partition, local=local)
             left = [(each, each.objects) for each in found.leftovers if _counts(each)]
             if left:
-                lineage = self.logs.lineage_of(partition)
+                lineage = lineage_of(store, found.segments)
                 yield from (self._lacking(each, objects, lineage) for each, objects in left if objects is not None)
 
     def check_known(self, record: RemoteLogSegmentMetadata) -> None:

@@ -16,7 +16,7 @@ from tests.reference.poisoned_tier import NOW as NOW_TOO
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
@@ -94,7 +94,7 @@ class Tier:
         if log is not None:
             (partition,) = open_log_dir(str(log)).partitions()
             local[partition.topic, partition.partition] = LocalLog(LOCAL, partition, Beginnings())
-        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
+        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(local), {})
 
         def known_still(record: RemoteLogSegmentMetadata) -> None:
             check_known(self.read, record)
@@ -207,7 +207,7 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     known = {tier.partition: list(tier.brokers.cache.in_state(tier.partition, SegmentState.COPY_SEGMENT_FINISHED))}
     missing = find_missing(known, lambda: known, (), tier.store, tier.layout).segments
     planned = plan_mending(DirectoryStore(tmp_path / "other"), missing, tier.layout, tier.layout)
-    logs = RemoteLogs(tier.store, tier.layout, MendRules(Expiry(None, NOW), DAY), {}, {})
+    logs = RemoteLogs(tier.store, tier.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
     for words in ("are not mended: ", "no object of it; ", "its log is nowhere"):

@@ -14,7 +14,7 @@ from tests.reference.model_cluster import ModelCluster
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_poisoned_tier import LAYOUTS, state
-from tiersnap.remote_storage.check.local_log import local_logs
+from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
@@ -115,7 +115,7 @@ class Brokers:
         cluster: ModelCluster | None = None,
     ) -> list[Mending]:
         asked = cluster or self.cluster
-        local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else {}
+        local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else LocalLogs()
         logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
         topic = MetadataTopic.of(asked)
         request = MendRequest(None, depth, [str(self.whole)], delete_bad, False, apply)

@@ -148,6 +148,23 @@ def test_verify_blames_no_remote_segment_for_a_damaged_local_log(tmp_path: Path)
         assert ran.rows[0]["compared_with"] == "LOCAL_LOG"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBQ", "its topic id is BBBBBBBBBBBBBBBBBBBBBQ"),
+        (None, "it has no partition.metadata"),
+    ],
+)
+def test_verify_says_that_a_local_log_of_another_topic_id_is_left_out(
+    at: PoisonedTier, metadata: str | None, says: str
+) -> None:
+    file = at.logs / at.name / "partition.metadata"
+    file.unlink() if metadata is None else file.write_text(metadata)
+    ran = checked(at, at.logs)
+    assert ran.err.count(f"{at.name} is left out: {says}, remote storage has {TOPIC_ID}") == 1, ran.err
+    assert {row["compared_with"] for row in ran.rows}.isdisjoint({"LOCAL_LOG"})
+
+
 def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: PoisonedTier, tmp_path: Path) -> None:
     assert_said(checked(at, at.logs, tmp_path / "whole"), 5, "churn-0 is in two of the log directories")
 
