@@ -42,7 +42,6 @@ MODELS = _each(
     {
         "answers": (*_APPEND, *_EXPLAIN),
         "append": _APPEND,
-        "append_marker": _APPEND,
         "audit_rules": ("exactly_once/models/test_audit_rules.py", *_LOSS),
         "coordinator_state": (*_COORDINATOR, *_EXPLAIN),
         "decision_table": _LOSS,
@@ -84,7 +83,7 @@ TRANSACTIONS = _each(
 )
 EXPLAIN = _each(
     "snapshot/exactly_once/explain",
-    dict.fromkeys(("clients", "coordinator_situations", "explain", "explained"), _EXPLAIN),
+    dict.fromkeys(("clients", "coordinator_situations", "explain"), _EXPLAIN),
 )
 
 TARGETS = (

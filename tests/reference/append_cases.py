@@ -22,8 +22,7 @@ from pathlib import Path
 
 from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
-from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
+from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append, append_marker
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import EndMarker, NextBatch, ProducerEntry

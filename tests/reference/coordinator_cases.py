@@ -25,7 +25,8 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TransactionState,
 )
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.init_producer_id import InitProducerIdAnswer, init_producer_id
+from tiersnap.snapshot.exactly_once.models.end_transaction import CoordinatorAnswer
+from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
 NEW_PRODUCER_ID = 11
 CASES = read_table(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
@@ -55,7 +56,7 @@ class InitCase:
             return _ANSWERS[word], None, word == "ABORTS"
         return Answer.NONE, ProducerIdAndEpoch(*map(int, word.split())), False
 
-    def ask(self, era: CoordinatorEra) -> InitProducerIdAnswer:
+    def ask(self, era: CoordinatorEra) -> CoordinatorAnswer:
         """The model's answer."""
         return init_producer_id(self.metadata, self.supplied, era, new_producer_id=NEW_PRODUCER_ID)
 

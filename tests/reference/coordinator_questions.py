@@ -195,7 +195,7 @@ def _add(metadata: TransactionMetadata | None, words: tuple[str, ...], era: Coor
 
 def _fence(metadata: TransactionMetadata | None, _words: tuple[str, ...], era: CoordinatorEra) -> str:
     assert metadata is not None
-    step = fence_abort(metadata, era, new_producer_id=NEW_PRODUCER_ID).step
+    step = fence_abort(metadata, era, new_producer_id=NEW_PRODUCER_ID).fence
     return _text(Answer.UNKNOWN_SERVER_ERROR) if step is None else _text(Answer.NONE, None, step)
 
 

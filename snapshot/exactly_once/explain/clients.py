@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tiersnap.snapshot.exactly_once.explain.explained import EraRange, Explained, runs
+from tiersnap.snapshot.exactly_once.explain.situations import EraRange, Explained, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_state import KIP_588_IN_4_0, ResumeRule, coordinator_era_of
+from tiersnap.snapshot.exactly_once.models.coordinator_state import ResumeRule, coordinator_era_of
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
 from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS, ClientEra, Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
@@ -125,7 +125,7 @@ def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator
 
 def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
     era = coordinator_era_of(broker, 1)
-    has_version = version == 1 or era.first >= KIP_588_IN_4_0.first
+    has_version = version == 1 or era.first >= (4, 0)
     return has_version and takes_identity == (era.resume is not ResumeRule.NEVER)
 
 

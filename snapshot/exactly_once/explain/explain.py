@@ -5,17 +5,21 @@ Errors are named as the protocol has them, as Java's exceptions, and as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tiersnap.snapshot.exactly_once.explain.clients import of_abort, of_application, of_coordinator, of_produce
-from tiersnap.snapshot.exactly_once.explain.explained import SITUATIONS, Explained, answered_with, of_situation
+from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COORDINATORS
+from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
+from tiersnap.snapshot.exactly_once.explain.situations import E, Explained, Situation, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
 
+SITUATIONS = (*OF_PARTITIONS, *OF_COORDINATORS)
 # Follows org.apache.kafka.common.protocol.Errors.
 TABLE = read_table("""
  error                                 | code | exception
@@ -101,16 +105,44 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     """
     error = named_error(word)
     if error is not None:
-        answers = answered_with(error.error, broker)
-        requests = {row.request for row in answered_with(error.error, None)}
+        answers = _answered_with(error.error, broker)
+        requests = {row.request for row in _answered_with(error.error, None)}
         return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
     situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
     if situation is None:
         return None
-    answers = list(of_situation(situation, broker))
+    answers = list(_of_situation(situation, broker))
     errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
     reactions = [row for each in errors for row in _of_clients(each, {situation.request}, client, broker)]
     return Explanation(None, (*answers, *reactions))
+
+
+def _answered_with(error: Answer, release: str | None) -> list[Explained]:
+    return [row for each in SITUATIONS for row in _of_situation(each, release) if row.answer is error]
+
+
+def _of_situation(situation: Situation, release: str | None) -> Iterator[Explained]:
+    """Return the answers of brokers or coordinators, a row each; those of one release if it is given."""
+    if situation in OF_PARTITIONS:
+        yield from _answers("broker", None, situation, BROKER_ERAS, release)
+        return
+    for version in (1, 2):
+        eras = [era for era in COORDINATOR_ERAS if era.transaction_version == version]
+        yield from _answers("coordinator", version, situation, eras, release)
+
+
+def _answers(
+    who: str, version: int | None, situation: Situation, eras: Sequence[E], release: str | None
+) -> Iterator[Explained]:
+    if release is not None:
+        try:
+            era_of(release, eras)
+        except ValueError:
+            return
+    about = (version, situation.request, situation.name, situation.when)
+    for run, said in runs(eras, situation.ask):
+        if said is not None and run.has(release, eras):
+            yield Explained(who, run.releases, run.eras[0].changed_by, *about, said.answer, said.does)
 
 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[Explained]:

@@ -1,34 +1,50 @@
 """Situations that the leader of a partition answers: batches (Produce) and markers (WriteTxnMarkers).
 
 The producer of the examples has epoch 3, and its batches of the sequences 0 to 4 and 5 to 9 are the last ones.
+
+    entry    what the leader knows of it, see _ENTRIES; `-`: nothing
+    batch    its epoch, first and last sequence; `v2`: of a transaction of version 2
+    marker   its epoch; `v2`: of a transaction of version 2, `older`: of an older coordinator, `replicated`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from tiersnap.snapshot.exactly_once.explain.situations import Situation, SituationAnswer
+from tiersnap.snapshot.exactly_once.explain.situations import Ask, Situation, SituationAnswer, situations
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append
-from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
+from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append, append_marker
+from tiersnap.snapshot.exactly_once.models.decision_table import Row
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.producer_entry import BatchMetadata, EndMarker, NextBatch, ProducerEntry
-from tiersnap.snapshot.exactly_once.models.verification import CheckResult, PendingVerification, TransactionCheck
+from tiersnap.snapshot.exactly_once.models.verification import (
+    VERIFIED,
+    CheckResult,
+    PendingVerification,
+    TransactionCheck,
+)
 
 _KNOWN = ProducerEntry(3, (BatchMetadata(0, 4, 36, 40), BatchMetadata(5, 9, 41, 45)), coordinator_epoch=5)
-_FULL = ProducerEntry(3, tuple(BatchMetadata(50 + at, 54 + at, 36 + at, 40 + at) for at in range(0, 25, 5)))
 _OPEN = replace(_KNOWN, txn_first_offset=36)
-_MARKED = ProducerEntry(3, coordinator_epoch=5)
+_ENTRIES = {
+    "-": None,
+    "known": _KNOWN,
+    "restarted": replace(_KNOWN, batches=_KNOWN.batches[-1:]),
+    "full": ProducerEntry(3, tuple(BatchMetadata(50 + at, 54 + at, 36 + at, 40 + at) for at in range(0, 25, 5))),
+    "open": _OPEN,
+    "open at 32767": replace(_OPEN, producer_epoch=32767),
+    "marked": ProducerEntry(3, coordinator_epoch=5),
+}
+_CHECKS = {"beside-verification": TransactionCheck(pending=PendingVerification(7))}
 _DOES = {Answer.ACCEPT: "appends it", Answer.DUPLICATE_ACK: "appends nothing, and answers with the first offsets"}
 
 
-def _batch(
+def _asked(
     entry: ProducerEntry | None,
     batch: NextBatch,
-    verification: TransactionCheck = TransactionCheck(),  # noqa: B008
+    verification: TransactionCheck = VERIFIED,
     origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> Callable[[BrokerEra], SituationAnswer]:
+) -> Ask:
     def ask(era: BrokerEra) -> SituationAnswer:
         answer = append(entry, batch, era, origin=origin, verification=verification).answer
         return SituationAnswer(answer, _DOES.get(answer, "appends nothing"))
@@ -36,18 +52,21 @@ def _batch(
     return ask
 
 
-def _question(
-    said: CheckResult, *, version: int = 1, produce_version: int = 12
-) -> Callable[[BrokerEra], SituationAnswer]:
-    asked = TransactionCheck(said, produce_version=produce_version)
-    return _batch(None, NextBatch(3, 0, 4, transaction_version=version), asked)
+def _batch(row: Row) -> Ask:
+    epoch, first, last, *more = row["batch"].split()
+    batch = NextBatch(int(epoch), int(first), int(last), transaction_version=2 if more else 0)
+    return _asked(_ENTRIES[row["entry"]], batch, _CHECKS.get(row["name"], VERIFIED))
 
 
-def _marker(
-    entry: ProducerEntry, epoch: int, *, version: int = 1, coordinator_epoch: int = 5, replicated: bool = False
-) -> Callable[[BrokerEra], SituationAnswer]:
-    origin = AppendOrigin.REPLICATION if replicated else AppendOrigin.COORDINATOR
-    marker = EndMarker(epoch, coordinator_epoch, transaction_version=version)
+def _question(row: Row) -> Ask:
+    batch = NextBatch(3, 0, 4, transaction_version=int(row["version"]))
+    return _asked(None, batch, TransactionCheck(CheckResult(row["said"]), produce_version=int(row["produce"])))
+
+
+def _marker(row: Row) -> Ask:
+    entry, (epoch, *more) = _ENTRIES[row["entry"]], row["marker"].split()
+    origin = AppendOrigin.REPLICATION if "replicated" in more else AppendOrigin.COORDINATOR
+    marker = EndMarker(int(epoch), 4 if "older" in more else 5, transaction_version=2 if "v2" in more else 1)
 
     def ask(era: BrokerEra) -> SituationAnswer:
         found = append_marker(entry, marker, era, origin=origin)
@@ -57,119 +76,81 @@ def _marker(
     return ask
 
 
-def _produce(name: str, when: str, ask: Callable[[BrokerEra], SituationAnswer]) -> Situation:
-    return Situation(name, "Produce", when, ask)
-
-
-def _markers(name: str, when: str, ask: Callable[[BrokerEra], SituationAnswer]) -> Situation:
-    return Situation(name, "WriteTxnMarkers", when, ask)
-
-
-_BESIDE = TransactionCheck(pending=PendingVerification(7))
 OF_PARTITIONS: tuple[Situation, ...] = (
-    _produce("first-batch", "the producer is unknown, and its batch begins at 0", _batch(None, NextBatch(3, 0, 4))),
-    _produce(
-        "unknown-producer", "the producer is unknown, and its batch begins above 0", _batch(None, NextBatch(3, 7, 9))
+    *situations(
+        "Produce",
+        _batch,
+        """
+ name                           | entry     | batch   | when
+ first-batch                    | -         | 3 0 4   | the producer is unknown, and its batch begins at 0
+ unknown-producer               | -         | 3 7 9   | the producer is unknown, and its batch begins above 0
+ unknown-producer-in-transaction | -        | 3 7 9 v2 | \
+the producer is unknown, and its batch, of a transaction of version 2, begins above 0
+ next-batch                     | known     | 3 10 12 | the batch is the next one
+ retry                          | known     | 3 5 9   | the last batch comes again
+ retry-of-older                 | known     | 3 0 4   | the batch before the last comes again
+ retry-of-older-after-restart   | restarted | 3 0 4   | \
+the batch before the last comes again, to a broker that restarted: a snapshot keeps the last one alone
+ retry-of-oldest                | full      | 3 9 13  | a batch comes again from before those that are cached
+ gap                            | known     | 3 12 14 | a batch before this one is missing
+ overlap                        | known     | 3 4 6   | the batch repeats a part of other batches
+ reset                          | full      | 3 0 0   | the batch begins at 0 again in the same epoch
+ epoch-bump                     | known     | 4 0 2   | the batch has a higher epoch and begins at 0
+ epoch-bump-above-0             | known     | 4 10 12 | the batch has a higher epoch and begins above 0
+ older-epoch                    | known     | 2 10 12 | the batch has a lower epoch: its producer was fenced
+ first-after-marker             | marked    | 3 0 1   | \
+all that is known of the producer is a marker, and its batch begins at 0
+ after-marker                   | marked    | 3 5 6   | \
+all that is known of the producer is a marker, and its batch begins above 0
+ plain-in-transaction           | open      | 3 10 10 | the batch is outside transactions, and its producer has one open
+ beside-verification            | known     | 3 10 12 | \
+the coordinator is being asked about an earlier batch of the producer
+""",
     ),
-    _produce(
-        "unknown-producer-in-transaction",
-        "the producer is unknown, and its batch, of a transaction of version 2, begins above 0",
-        _batch(None, NextBatch(3, 7, 9, transaction_version=2)),
+    *situations(
+        "Produce",
+        _question,
+        """
+ name                              | said                    | version | produce | when
+ verified                          | verified                | 1 | 12 | \
+the coordinator is asked, and knows of the partition
+ other-producer-id                 | wrong producer id       | 1 | 12 | \
+the coordinator is asked, and the transactional id has another producer id
+ fenced                            | fenced                  | 1 | 12 | \
+the coordinator is asked, and the epoch is not the current one
+ not-in-transaction                | partition missing       | 1 | 12 | \
+the coordinator is asked, and no transaction names the partition
+ not-in-transaction-of-old-client  | partition missing       | 1 | 10 | \
+no transaction names the partition, and the client's Produce is of version 10 or lower
+ transaction-is-ending             | concurrent transactions | 1 | 12 | \
+the coordinator is asked, and the transaction before is still ending
+ transaction-is-ending-in-version-2 | concurrent transactions | 2 | 12 | \
+the coordinator is asked, and the transaction of version 2 before is still ending
+ no-coordinator                    | unavailable             | 1 | 12 | the coordinator cannot be asked
+ transaction-ended-meanwhile       | ended meanwhile         | 1 | 12 | \
+the coordinator was asked, and the transaction ended before the append
+""",
     ),
-    _produce("next-batch", "the batch is the next one", _batch(_KNOWN, NextBatch(3, 10, 12))),
-    _produce("retry", "the last batch comes again", _batch(_KNOWN, NextBatch(3, 5, 9))),
-    _produce("retry-of-older", "the batch before the last comes again", _batch(_KNOWN, NextBatch(3, 0, 4))),
-    _produce(
-        "retry-of-older-after-restart",
-        "the batch before the last comes again, to a broker that restarted: a snapshot keeps the last one alone",
-        _batch(replace(_KNOWN, batches=_KNOWN.batches[-1:]), NextBatch(3, 0, 4)),
-    ),
-    _produce(
-        "retry-of-oldest", "a batch comes again from before those that are cached", _batch(_FULL, NextBatch(3, 9, 13))
-    ),
-    _produce("gap", "a batch before this one is missing", _batch(_KNOWN, NextBatch(3, 12, 14))),
-    _produce("overlap", "the batch repeats a part of other batches", _batch(_KNOWN, NextBatch(3, 4, 6))),
-    _produce("reset", "the batch begins at 0 again in the same epoch", _batch(_FULL, NextBatch(3, 0, 0))),
-    _produce("epoch-bump", "the batch has a higher epoch and begins at 0", _batch(_KNOWN, NextBatch(4, 0, 2))),
-    _produce(
-        "epoch-bump-above-0", "the batch has a higher epoch and begins above 0", _batch(_KNOWN, NextBatch(4, 10, 12))
-    ),
-    _produce(
-        "older-epoch", "the batch has a lower epoch: its producer was fenced", _batch(_KNOWN, NextBatch(2, 10, 12))
-    ),
-    _produce(
-        "first-after-marker",
-        "all that is known of the producer is a marker, and its batch begins at 0",
-        _batch(_MARKED, NextBatch(3, 0, 1)),
-    ),
-    _produce(
-        "after-marker",
-        "all that is known of the producer is a marker, and its batch begins above 0",
-        _batch(_MARKED, NextBatch(3, 5, 6)),
-    ),
-    _produce(
-        "plain-in-transaction",
-        "the batch is outside transactions, and its producer has one open",
-        _batch(_OPEN, NextBatch(3, 10, 10)),
-    ),
-    _produce(
-        "beside-verification",
-        "the coordinator is being asked about an earlier batch of the producer",
-        _batch(_KNOWN, NextBatch(3, 10, 12), _BESIDE),
-    ),
-    _produce("verified", "the coordinator is asked, and knows of the partition", _question(CheckResult.VERIFIED)),
-    _produce(
-        "other-producer-id",
-        "the coordinator is asked, and the transactional id has another producer id",
-        _question(CheckResult.WRONG_PRODUCER_ID),
-    ),
-    _produce("fenced", "the coordinator is asked, and the epoch is not the current one", _question(CheckResult.FENCED)),
-    _produce(
-        "not-in-transaction",
-        "the coordinator is asked, and no transaction names the partition",
-        _question(CheckResult.PARTITION_MISSING),
-    ),
-    _produce(
-        "not-in-transaction-of-old-client",
-        "no transaction names the partition, and the client's Produce is of version 10 or lower",
-        _question(CheckResult.PARTITION_MISSING, produce_version=10),
-    ),
-    _produce(
-        "transaction-is-ending",
-        "the coordinator is asked, and the transaction before is still ending",
-        _question(CheckResult.CONCURRENT),
-    ),
-    _produce(
-        "transaction-is-ending-in-version-2",
-        "the coordinator is asked, and the transaction of version 2 before is still ending",
-        _question(CheckResult.CONCURRENT, version=2),
-    ),
-    _produce("no-coordinator", "the coordinator cannot be asked", _question(CheckResult.UNAVAILABLE)),
-    _produce(
-        "transaction-ended-meanwhile",
-        "the coordinator was asked, and the transaction ended before the append",
-        _question(CheckResult.ENDED_MEANWHILE),
-    ),
-    _produce(
+    Situation(
         "older-epoch-of-offsets",
+        "Produce",
         "a group coordinator commits offsets in a transaction of a lower epoch",
-        _batch(_KNOWN, NextBatch(2, -1, -1, transaction_version=1), origin=AppendOrigin.COORDINATOR),
+        _asked(_KNOWN, NextBatch(2, -1, -1, transaction_version=1), origin=AppendOrigin.COORDINATOR),
     ),
-    _markers("marker", "a coordinator ends the transaction", _marker(_OPEN, 3)),
-    _markers("marker-older-epoch", "the marker has a lower epoch", _marker(_OPEN, 2)),
-    _markers(
-        "marker-older-epoch-replicated", "a replica gets a marker of a lower epoch", _marker(_OPEN, 2, replicated=True)
-    ),
-    _markers("marker-without-bump", "the marker of version 2 does not raise the epoch", _marker(_OPEN, 3, version=2)),
-    _markers("marker-again", "a marker of version 2 comes again", _marker(_KNOWN, 3, version=2)),
-    _markers(
-        "marker-of-last-epoch",
-        "the marker of version 2 has epoch 32767, as the transaction has",
-        _marker(replace(_OPEN, producer_epoch=32767), 32767, version=2),
-    ),
-    _markers(
-        "marker-older-coordinator",
-        "the marker is of a coordinator that another one has followed",
-        _marker(_OPEN, 3, coordinator_epoch=4),
+    *situations(
+        "WriteTxnMarkers",
+        _marker,
+        """
+ name                          | entry         | marker       | when
+ marker                        | open          | 3            | a coordinator ends the transaction
+ marker-older-epoch            | open          | 2            | the marker has a lower epoch
+ marker-older-epoch-replicated | open          | 2 replicated | a replica gets a marker of a lower epoch
+ marker-without-bump           | open          | 3 v2         | the marker of version 2 does not raise the epoch
+ marker-again                  | known         | 3 v2         | a marker of version 2 comes again
+ marker-of-last-epoch          | open at 32767 | 32767 v2     | \
+the marker of version 2 has epoch 32767, as the transaction has
+ marker-older-coordinator      | open          | 3 older      | \
+the marker is of a coordinator that another one has followed
+""",
     ),
 )

@@ -1,12 +1,18 @@
-"""Situations: names that people type, with examples that the models answer for every era."""
+"""Situations, with examples that the models answer for every era, and rows that explain one or an error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
+from tiersnap.snapshot.exactly_once.models.eras import Era, era_of, releases_of
+
+E = TypeVar("E", bound=Era)
+W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,10 @@ class SituationAnswer:
     does: str
 
 
+Ask = Callable[[Any], SituationAnswer | None]
+"""Era -> what the model says of an example; None if an era has no such request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One situation.
@@ -25,10 +35,61 @@ class Situation:
         name: words with hyphens.
         request: the API that is asked, as Produce or InitProducerId.
         when: a clause, in words.
-        ask: era -> what the model says of the example; None if an era has no such request.
     """
 
     name: str
     request: str
     when: str
-    ask: Callable[[Any], SituationAnswer | None]
+    ask: Ask
+
+
+def situations(request: str, example: Callable[[Row], Ask], table: str) -> tuple[Situation, ...]:
+    """Return the situations of a request: rows with `name`, `when` and what `example` makes its example of."""
+    return tuple(Situation(row["name"], request, row["when"], example(row)) for row in read_table(table))
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One row.
+
+    Attributes:
+        who: broker, coordinator, client or application.
+        releases: that say or do so, as one range.
+        changed_by: what made it so in the first of them.
+        transaction_version: of a coordinator, 1 for 0 and 1; None if it says nothing.
+        situation: its name, of a broker or a coordinator.
+        when: the situation, or the condition of a client, in words.
+        answer: of a broker or a coordinator, or the error that a client gets.
+        does: what it does besides, or what a client does.
+        severity: of a client's reaction.
+    """
+
+    who: str
+    releases: str
+    changed_by: str
+    transaction_version: int | None
+    request: str
+    situation: str | None
+    when: str
+    answer: Answer | None
+    does: str
+    severity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EraRange:
+    """Neighbouring eras that say the same."""
+
+    eras: tuple[Era, ...]
+    releases: str
+
+    def has(self, release: str | None, all_eras: Sequence[Era]) -> bool:
+        """Return whether the release is one of them; None is any."""
+        return release is None or era_of(release, all_eras) in self.eras
+
+
+def runs(eras: Sequence[E], says: Callable[[E], W]) -> Iterator[tuple[EraRange, W]]:
+    """Group neighbouring eras that answer alike, in the order of releases."""
+    for said, group in groupby(((era, says(era)) for era in eras), key=lambda pair: pair[1]):
+        chosen = tuple(era for era, _ in group)
+        yield EraRange(chosen, releases_of(chosen, eras)), said

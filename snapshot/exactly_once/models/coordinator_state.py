@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table, words
 from tiersnap.snapshot.exactly_once.models.eras import Era, era_of
 
 NO_PRODUCER_ID = -1
@@ -114,61 +115,37 @@ class CoordinatorEra(Era):
     persists_rotation: bool = False
 
 
-BEFORE_KIP_360 = CoordinatorEra(
-    "before KIP-360",
-    (0, 11),
-    "0.11-2.4",
-    "KIP-98",
-    resume=ResumeRule.NEVER,
-    fenced=Answer.INVALID_PRODUCER_EPOCH,
-    looks_for_pending_first=False,
-)
-KIP_360 = replace(
-    BEFORE_KIP_360, name="KIP-360", first=(2, 5), releases="2.5-2.6", changed_by="KIP-360", resume=ResumeRule.LAST_EPOCH
-)
-KIP_588 = replace(
-    KIP_360, name="KIP-588", first=(2, 7), releases="2.7-3.9", changed_by="KIP-588", fenced=Answer.PRODUCER_FENCED
-)
-KIP_588_IN_4_0 = replace(
-    KIP_588, name="KIP-588 in 4.0", first=(4, 0), releases="4.0", changed_by="KIP-890", looks_for_pending_first=True
-)
-KIP_890_IN_4_0_0 = replace(KIP_588_IN_4_0, name="KIP-890 in 4.0.0", releases="4.0.0", transaction_version=2)
-KIP_890 = replace(
-    KIP_890_IN_4_0_0, name="KIP-890", first=(4, 0, 1), releases="4.0.1", changed_by="KAFKA-19367", fence_is_kept=False
-)
+# In the order of their attributes, from `looks_for_pending_first` on.
+_RULES = ("pending", "two phases", "fence kept", "keeps last", "last epoch", "rotation")
+_FENCED = {"STALE": Answer.INVALID_PRODUCER_EPOCH, "FENCED": Answer.PRODUCER_FENCED}
+_ERAS = read_table("""
+ name             | first | releases | version | resume     | fenced | changed by  | rules
+ before KIP-360   | 0.11  | 0.11-2.4 | 1       | never      | STALE  | KIP-98      | fence kept
+ KIP-360          | 2.5   | 2.5-2.6  | 1       | last epoch | STALE  | KIP-360     | fence kept
+ KIP-588          | 2.7   | 2.7-3.9  | 1       | last epoch | FENCED | KIP-588     | fence kept
+ KIP-588 in 4.0   | 4.0   | 4.0      | 1       | last epoch | FENCED | KIP-890     | fence kept, pending
+ KIP-588 in 4.1   | 4.1   | 4.1      | 1       | last epoch | FENCED | KIP-939     | fence kept, pending, two phases
+ KIP-588 in 4.2   | 4.2   | 4.2      | 1       | last epoch | FENCED | KAFKA-18884 | \
+fence kept, pending, two phases, keeps last
+ KIP-588 in 4.3   | 4.3   | 4.3-4.4  | 1       | last epoch | FENCED | KAFKA-20090, KAFKA-20310 | \
+fence kept, pending, two phases, keeps last, last epoch, rotation
+ KIP-890 in 4.0.0 | 4.0   | 4.0.0    | 2       | last epoch | FENCED | KIP-890     | fence kept, pending
+ KIP-890          | 4.0.1 | 4.0.1    | 2       | last epoch | FENCED | KAFKA-19367 | pending
+ KIP-890 in 4.1   | 4.1   | 4.1      | 2       | last epoch | FENCED | KIP-939     | pending, two phases
+ KIP-890 in 4.2   | 4.2   | 4.2      | 2       | last epoch | FENCED | KAFKA-18884 | pending, two phases, keeps last
+ KIP-890 in 4.3   | 4.3   | 4.3-4.4  | 2       | last epoch | FENCED | KAFKA-20090, KAFKA-20310 | \
+pending, two phases, keeps last, last epoch, rotation
+""")
 
 
-def _in(release: str, before: CoordinatorEra, changed_by: str, **rules: bool) -> CoordinatorEra:
-    """Return the era that follows with a release of 4.x."""
-    first = release.partition("-")[0]
-    numbers = tuple(int(part) for part in first.split("."))
-    name = f"{before.name.partition(' in ')[0]} in {first}"
-    return replace(before, name=name, first=numbers, releases=release, changed_by=changed_by, **rules)  # type: ignore[arg-type]
+def _era(row: Row) -> CoordinatorEra:
+    first = tuple(map(int, row["first"].split(".")))
+    about = (row["name"], first, row["releases"], row["changed by"], int(row["version"]))
+    rules = (rule in words(row["rules"]) for rule in _RULES)
+    return CoordinatorEra(*about, ResumeRule(row["resume"]), _FENCED[row["fenced"]], *rules)
 
 
-_IN_4_3 = {"fences_last_epoch": True, "persists_rotation": True}
-KIP_588_IN_4_1 = _in("4.1", KIP_588_IN_4_0, "KIP-939", knows_two_phases=True)
-KIP_588_IN_4_2 = _in("4.2", KIP_588_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
-KIP_588_IN_4_3 = _in("4.3-4.4", KIP_588_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
-KIP_890_IN_4_1 = _in("4.1", KIP_890, "KIP-939", knows_two_phases=True)
-KIP_890_IN_4_2 = _in("4.2", KIP_890_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
-KIP_890_IN_4_3 = _in("4.3-4.4", KIP_890_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
-KIP_360_DRAFT = replace(KIP_360, name="KIP-360 draft", first=(), releases="", resume=ResumeRule.INSTANCE_EPOCH)
-
-COORDINATOR_ERAS = (
-    BEFORE_KIP_360,
-    KIP_360,
-    KIP_588,
-    KIP_588_IN_4_0,
-    KIP_588_IN_4_1,
-    KIP_588_IN_4_2,
-    KIP_588_IN_4_3,
-    KIP_890_IN_4_0_0,
-    KIP_890,
-    KIP_890_IN_4_1,
-    KIP_890_IN_4_2,
-    KIP_890_IN_4_3,
-)
+COORDINATOR_ERAS = tuple(map(_era, _ERAS))
 
 
 def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra:

@@ -55,12 +55,22 @@ _MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
-class EndTransactionAnswer:
-    """The answer to the client, the identity it continues with, and the Prepare record, None if none is written."""
+class CoordinatorAnswer:
+    """The answer to the client, and the record appended to `__transaction_state`.
+
+    Attributes:
+        identity: producer id and epoch that the client continues with, None with an error.
+        record: the transactional id as it is afterwards; None if no record is written.
+        fence: PrepareEpochFence, the step in memory before the record of a fence-abort; None elsewhere, and if the
+            epoch has no room.
+        rule: number of the row that decided, of InitProducerId.
+    """
 
     answer: Answer
     identity: ProducerIdAndEpoch | None = None
     record: TransactionMetadata | None = None
+    fence: TransactionMetadata | None = None
+    rule: str = ""
 
 
 def end_transaction(
@@ -71,24 +81,24 @@ def end_transaction(
     commit: bool,
     transaction_version: int,
     new_producer_id: int,
-) -> EndTransactionAnswer:
+) -> CoordinatorAnswer:
     """Answer a client's EndTxn; `transaction_version` is that of the request (version 5 speaks 2)."""
     refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied, era)
     if refusal is not None:
-        return EndTransactionAnswer(refusal)
+        return CoordinatorAnswer(refusal)
     retry = "yes" if _is_retry(metadata, supplied) else "no"
     table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
     row = first_row(table, {"state": {metadata.state}, "retry": {retry}})
     word = row["COMMIT" if commit else "ABORT"]
     if word not in _PREPARES:
         answer = Answer[word]
-        return EndTransactionAnswer(answer, None if answer.is_error else metadata.identity)
+        return CoordinatorAnswer(answer, None if answer.is_error else metadata.identity)
     record = prepared(
         metadata, era, commit=commit, transaction_version=transaction_version, next_producer_id=new_producer_id
     )
     if record is None:
-        return EndTransactionAnswer(Answer.UNKNOWN_SERVER_ERROR)
-    return EndTransactionAnswer(Answer.NONE, completed(record).identity, record)
+        return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR)
+    return CoordinatorAnswer(Answer.NONE, completed(record).identity, record)
 
 
 def prepared(
@@ -187,22 +197,8 @@ def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpo
     return is_rotated and supplied.producer_epoch == EXHAUSTED_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class FenceAbort:
-    """The answer to the caller of InitProducerId.
-
-    Attributes:
-        step: PrepareEpochFence, in memory alone until the record is written; None if the epoch has no room.
-        record: PrepareAbort; its markers carry the record's epoch. None if none is written.
-    """
-
-    answer: Answer
-    step: TransactionMetadata | None
-    record: TransactionMetadata | None
-
-
-def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_producer_id: int) -> FenceAbort:
-    """Abort the ongoing transaction of `metadata` and fence its producer.
+def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_producer_id: int) -> CoordinatorAnswer:
+    """Abort the ongoing transaction of `metadata` and fence its producer; the markers carry the record's epoch.
 
     CONCURRENT_TRANSACTIONS asks the caller to come again when the markers are written. UNKNOWN_SERVER_ERROR: the epoch
     has no room for the bump.
@@ -210,7 +206,7 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
     reserved = new_producer_id if era.fences_last_epoch else NO_PRODUCER_ID
     step = _fence(metadata, era)
     if step is None:
-        return FenceAbort(Answer.UNKNOWN_SERVER_ERROR, None, None)
+        return CoordinatorAnswer(Answer.UNKNOWN_SERVER_ERROR)
     fenced = replace(
         metadata,
         producer_epoch=step.producer_epoch if era.fence_is_kept else metadata.producer_epoch,
@@ -218,7 +214,7 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
     )
     record = prepared(fenced, era, commit=False, transaction_version=era.transaction_version, next_producer_id=reserved)
     answer = Answer.UNKNOWN_SERVER_ERROR if record is None else Answer.CONCURRENT_TRANSACTIONS
-    return FenceAbort(answer, step, record)
+    return CoordinatorAnswer(answer, record=record, fence=step)
 
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:

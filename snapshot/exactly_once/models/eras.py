@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+
 
 @dataclass(frozen=True, slots=True)
 class Era:
@@ -178,12 +180,12 @@ class Reaction(StrEnum):
     @property
     def severity(self) -> Severity:
         """Return the severity for the application."""
-        return _SEVERITY[self]
+        return Severity(_ROWS[self]["severity"])
 
     @property
     def next_step(self) -> str:
         """Return what the client sends or does next."""
-        return _NEXT_STEP[self]
+        return _ROWS[self]["next step"]
 
     @property
     def may_duplicate(self) -> bool:
@@ -192,39 +194,26 @@ class Reaction(StrEnum):
         A batch whose sequence, epoch or producer id changes is a new one to every broker; if the failed attempt was
         written, it is there twice. No release of the client looks whether it may have been.
         """
-        return self in _RENAMES
+        return _ROWS[self]["renames"] == "yes"
 
 
-_SEVERITY = {
-    Reaction.SUCCESS: Severity.IGNORE,
-    Reaction.RETRY: Severity.RETRY,
-    Reaction.SPLIT: Severity.RETRY,
-    Reaction.RENUMBER: Severity.RETRY,
-    Reaction.BUMP: Severity.RETRY,
-    Reaction.NEW_ID: Severity.RETRY,
-    Reaction.FAIL: Severity.FAIL_BATCH,
-    Reaction.FAIL_LOWER: Severity.FAIL_BATCH,
-    Reaction.FAIL_NEW_ID: Severity.FAIL_BATCH,
-    Reaction.FAIL_BUMP: Severity.FAIL_BATCH,
-    Reaction.ABORT: Severity.ABORTABLE,
-    Reaction.ABORT_LOWER: Severity.ABORTABLE,
-    Reaction.FATAL: Severity.FATAL,
-    Reaction.UNINITIALIZED: Severity.ABORTABLE,
-}
-_NEXT_STEP = {
-    Reaction.SUCCESS: "goes on; offset and timestamp of the batch stay unknown",
-    Reaction.RETRY: "sends the same batch again",
-    Reaction.SPLIT: "sends the records again in smaller batches",
-    Reaction.RENUMBER: "numbers all batches in flight from sequence 0 in the same epoch, and sends them again",
-    Reaction.BUMP: "takes the next epoch, numbers all batches in flight from sequence 0, and sends them again",
-    Reaction.NEW_ID: "asks for a new producer id, numbers all batches in flight from sequence 0, and sends them again",
-    Reaction.FAIL: "fails the batch and sends the next one",
-    Reaction.FAIL_LOWER: "fails the batch, lowers the sequences of later ones, and sends those",
-    Reaction.FAIL_NEW_ID: "fails the batch and goes on with a new producer id",
-    Reaction.FAIL_BUMP: "fails the batch and goes on in the next epoch from sequence 0",
-    Reaction.ABORT: "waits for the application to abort the transaction",
-    Reaction.ABORT_LOWER: "lowers the sequences of later batches, and waits for the application to abort",
-    Reaction.FATAL: "fails everything; the application has to close the producer",
-    Reaction.UNINITIALIZED: "goes back to where it was before initTransactions",
-}
-_RENAMES = frozenset({Reaction.RENUMBER, Reaction.BUMP, Reaction.NEW_ID, Reaction.FAIL_NEW_ID, Reaction.FAIL_BUMP})
+_TABLE = read_table("""
+ reaction    | severity   | renames | next step
+ success     | IGNORE     | no  | goes on; offset and timestamp of the batch stay unknown
+ retry       | RETRY      | no  | sends the same batch again
+ split       | RETRY      | no  | sends the records again in smaller batches
+ renumber    | RETRY      | yes | numbers all batches in flight from sequence 0 in the same epoch, and sends them again
+ bump        | RETRY      | yes | \
+takes the next epoch, numbers all batches in flight from sequence 0, and sends them again
+ new id      | RETRY      | yes | \
+asks for a new producer id, numbers all batches in flight from sequence 0, and sends them again
+ fail        | FAIL_BATCH | no  | fails the batch and sends the next one
+ fail+lower  | FAIL_BATCH | no  | fails the batch, lowers the sequences of later ones, and sends those
+ fail+id     | FAIL_BATCH | yes | fails the batch and goes on with a new producer id
+ fail+bump   | FAIL_BATCH | yes | fails the batch and goes on in the next epoch from sequence 0
+ abort       | ABORTABLE  | no  | waits for the application to abort the transaction
+ abort+lower | ABORTABLE  | no  | lowers the sequences of later batches, and waits for the application to abort
+ fatal       | FATAL      | no  | fails everything; the application has to close the producer
+ undo        | ABORTABLE  | no  | goes back to where it was before initTransactions
+""")
+_ROWS = {Reaction(row["reaction"]): row for row in _TABLE}

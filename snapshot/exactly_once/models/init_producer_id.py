@@ -9,7 +9,7 @@ Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducer
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
@@ -22,7 +22,7 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TransactionState,
 )
 from tiersnap.snapshot.exactly_once.models.decision_table import first_row, holding, read_table
-from tiersnap.snapshot.exactly_once.models.end_transaction import fence_abort
+from tiersnap.snapshot.exactly_once.models.end_transaction import CoordinatorAnswer, fence_abort
 
 TABLE = read_table("""
  #  | state      | resume         | condition              | answer                  | record
@@ -50,27 +50,9 @@ _STATES = {
 Supplied = ProducerIdAndEpoch | None
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdAnswer:
-    """The answer to the client, and the record appended to `__transaction_state`.
-
-    Attributes:
-        rule: number of the row that decided.
-        identity: producer id and epoch of the answer, None with an error.
-        record: the transactional id as it is afterwards; None if no record is written.
-        fence: the step in memory before the record of a fence-abort, see fence_abort.FenceAbort; None elsewhere.
-    """
-
-    rule: str
-    answer: Answer
-    identity: ProducerIdAndEpoch | None
-    record: TransactionMetadata | None
-    fence: TransactionMetadata | None = None
-
-
 def init_producer_id(
     metadata: TransactionMetadata | None, supplied: Supplied, era: CoordinatorEra, *, new_producer_id: int
-) -> InitProducerIdAnswer:
+) -> CoordinatorAnswer:
     """Answer one InitProducerId request of a transactional id.
 
     Args:
@@ -88,28 +70,18 @@ def init_producer_id(
         "condition": holding(_CONDITIONS, metadata, supplied),
     }
     row = first_row(TABLE, cells)
-    return _answer(row["#"], row["answer"], row["record"], metadata, supplied, era, new_producer_id)
-
-
-def _answer(
-    rule: str,
-    answer: str,
-    record: str,
-    metadata: TransactionMetadata,
-    supplied: Supplied,
-    era: CoordinatorEra,
-    new_producer_id: int,
-) -> InitProducerIdAnswer:
-    if record == "fence-abort":
-        fenced = fence_abort(metadata, era, new_producer_id=new_producer_id)
-        return InitProducerIdAnswer(rule, fenced.answer, None, fenced.record, fenced.step)
-    if record == "-":
-        return InitProducerIdAnswer(rule, era.fenced if answer == "FENCED" else Answer[answer], None, None)
-    written = _RECORDS[record](metadata, supplied, new_producer_id)
-    written = replace(
-        written, state=TransactionState.EMPTY, previous_producer_id=metadata.producer_id, next_producer_id=-1
+    if row["record"] == "fence-abort":
+        return replace(fence_abort(metadata, era, new_producer_id=new_producer_id), rule=row["#"])
+    answer = era.fenced if row["answer"] == "FENCED" else Answer[row["answer"]]
+    if row["record"] == "-":
+        return CoordinatorAnswer(answer, rule=row["#"])
+    record = replace(
+        _RECORDS[row["record"]](metadata, supplied, new_producer_id),
+        state=TransactionState.EMPTY,
+        previous_producer_id=metadata.producer_id,
+        next_producer_id=-1,
     )
-    return InitProducerIdAnswer(rule, Answer[answer], written.identity, written)
+    return CoordinatorAnswer(answer, record.identity, record, rule=row["#"])
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:

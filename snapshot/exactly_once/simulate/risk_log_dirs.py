@@ -22,46 +22,35 @@ from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, named
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
+_Counts = tuple[int, int, int]
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """Two snapshots of one offset; counts are producers.
 
-    Attributes:
-        only_first, only_second: known to one alone.
-        differing: known to both, with other values.
+def disagreement(first: np.ndarray, second: np.ndarray) -> _Counts:
+    """Compare two snapshots (ENTRY_DTYPE, ascending producer id).
+
+    Returns:
+        Producers that are known to the first alone, to the second alone, and to both with other values.
     """
-
-    offset: int
-    only_first: int
-    only_second: int
-    differing: int
-
-    @property
-    def agrees(self) -> bool:
-        """Return whether both say the same."""
-        return not (self.only_first or self.only_second or self.differing)
-
-
-def disagreement(offset: int, first: np.ndarray, second: np.ndarray) -> Disagreement:
-    """Compare two snapshots (ENTRY_DTYPE, ascending producer id)."""
     in_second = np.isin(first["producer_id"], second["producer_id"], assume_unique=True)
     in_first = np.isin(second["producer_id"], first["producer_id"], assume_unique=True)
     differing = int((first[in_second] != second[in_first]).sum())
-    return Disagreement(offset, int((~in_second).sum()), int((~in_first).sum()), differing)
+    return int((~in_second).sum()), int((~in_first).sum()), differing
 
 
 def newest_disagreement(
     first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray]
-) -> tuple[int, Disagreement | None]:
-    """Return how many offsets have a snapshot in both, and the newest at which they differ; None without one.
+) -> tuple[int, int | None, _Counts]:
+    """Return how many offsets have a snapshot in both, the newest at which they differ (None without one), and how.
 
     Args:
         first, second: entries (ENTRY_DTYPE, ascending producer id) by offset.
     """
     common = sorted(first.keys() & second.keys(), reverse=True)
-    compared = (disagreement(offset, first[offset], second[offset]) for offset in common)
-    return len(common), next((each for each in compared if not each.agrees), None)
+    for offset in common:
+        counts = disagreement(first[offset], second[offset])
+        if any(counts):
+            return len(common), offset, counts
+    return len(common), None, (0, 0, 0)
 
 
 def log_start_goes_back(leader: int, follower: int) -> bool:
@@ -78,12 +67,9 @@ def compare_replicas(
     `compared` is how many offsets both have one of.
     """
     (_, first), (_, second) = leader, follower
-    compared, found = newest_disagreement(_entries(*leader), _entries(*follower))
+    compared, offset, counts = newest_disagreement(_entries(*leader), _entries(*follower))
     starts = first.log_start_offset, second.log_start_offset
-    counts: tuple[int | None, int, int, int] = (None, 0, 0, 0)
-    if found is not None:
-        counts = found.offset, found.only_first, found.only_second, found.differing
-    return ReplicaDisagreement(replica, first.name, compared, *counts, *starts, log_start_goes_back(*starts))
+    return ReplicaDisagreement(replica, first.name, compared, offset, *counts, *starts, log_start_goes_back(*starts))
 
 
 def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarray]:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.snapshot.exactly_once.explain.explain import ERRORS, explain, named_error, names
-from tiersnap.snapshot.exactly_once.explain.explained import SITUATIONS
-from tiersnap.snapshot.exactly_once.models import append, append_marker, end_transaction, init_producer_id, verification
+from tiersnap.snapshot.exactly_once.explain.explain import ERRORS, SITUATIONS, explain, named_error, names
+from tiersnap.snapshot.exactly_once.models import append, end_transaction, init_producer_id, verification
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 from tiersnap.snapshot.exactly_once.models.exception_groups import TABLE as GROUPS
@@ -287,7 +286,7 @@ def test_situations_meet_every_answer_of_the_tables():
         return {cell for row in table for name, cell in row.items() if name not in not_answers}
 
     tables = (init_producer_id.TABLE, end_transaction.TABLE_OF_VERSION_1, end_transaction.TABLE_OF_VERSION_2)
-    named = {word for table in (*tables, append_marker.TABLE) for word in cells(table) if word in Answer.__members__}
+    named = {word for table in (*tables, append.MARKERS) for word in cells(table) if word in Answer.__members__}
     by_word = {**append._CELLS, **verification._CELLS}
     short = {word for table in (append.SEQUENCES, verification.TABLE) for word in cells(table)} & by_word.keys()
     wanted = {Answer[word] for word in named} | {by_word[word] for word in short} - {None}

@@ -27,7 +27,6 @@ from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSna
 from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import (
-    Disagreement,
     disagreement,
     log_start_goes_back,
     newest_disagreement,
@@ -423,17 +422,15 @@ BOTH = entries((1, 5), (2, 5))
     ],
 )
 def test_replicas_disagree_where_one_knows_a_producer_alone_or_otherwise(second: np.ndarray, told: tuple) -> None:
-    found = disagreement(100, BOTH, second)
-    assert (found.offset, found.only_first, found.only_second, found.differing) == (100, *told)
-    assert found.agrees == (not any(told))
+    assert disagreement(BOTH, second) == told
 
 
 def test_of_several_disagreements_the_newest_is_told_and_offsets_of_one_replica_are_none() -> None:
     other = entries((1, 5))
     first = dict.fromkeys((100, 200, 300, 400), BOTH)
-    count, found = newest_disagreement(first, {100: other, 200: other, 300: BOTH, 500: other})
-    assert (count, found) == (3, Disagreement(200, 1, 0, 0))
-    assert newest_disagreement(first, {300: BOTH, 500: other}) == (1, None)
+    found = newest_disagreement(first, {100: other, 200: other, 300: BOTH, 500: other})
+    assert found == (3, 200, (1, 0, 0))
+    assert newest_disagreement(first, {300: BOTH, 500: other}) == (1, None, (0, 0, 0))
 
 
 @pytest.mark.parametrize(("there", "goes_back"), [(49, True), (50, False), (51, False)])

@@ -9,11 +9,8 @@ import pytest
 
 from tests.reference.coordinator_answers import RELEASES, golden_answers
 from tests.reference.coordinator_cases import ERAS, InitCase, init_cases
-from tiersnap.snapshot.exactly_once.models import end_transaction as ends
-from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+from tests.reference.coordinator_eras import (
     BEFORE_KIP_360,
-    COORDINATOR_ERAS,
     KIP_360_DRAFT,
     KIP_588,
     KIP_588_IN_4_0,
@@ -22,6 +19,11 @@ from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     KIP_890_IN_4_0_0,
     KIP_890_IN_4_2,
     KIP_890_IN_4_3,
+)
+from tiersnap.snapshot.exactly_once.models import end_transaction as ends
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+    COORDINATOR_ERAS,
     InitProducerIdRequest,
     ProducerIdAndEpoch,
     TransactionMetadata,

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from tests.reference.command import tiersnap
+from tests.reference.coordinator_eras import (
+    KIP_588,
+    KIP_890,
+)
 from tests.reference.kip952_log import NOW, write_kip952_log
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
-    KIP_588,
-    KIP_890,
     TransactionMetadata,
     TransactionState,
 )

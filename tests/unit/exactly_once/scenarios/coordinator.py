@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.reference.coordinator_eras import (
+    KIP_588,
+    KIP_890,
+    KIP_890_IN_4_0_0,
+)
 from tests.reference.kip952_log import NOW
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
-    KIP_588,
-    KIP_890,
-    KIP_890_IN_4_0_0,
     InitProducerIdRequest,
     ProducerIdAndEpoch,
     TransactionMetadata,
