@@ -7,15 +7,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra
+
+if TYPE_CHECKING:  # an extra: imported by the methods that use it
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import (
+        AdminClient,
+        BrokerMetadata,
+        ClusterMetadata,
+        ConfigEntry,
+        ConfigResource,
+        ListOffsetsResultInfo,
+        OffsetSpec,
+        TopicDescription,
+    )
 
 # Errors that pass by themselves: an election is under way, a broker starts, an answer is late. Names of librdkafka.
 # Follows the subclasses of org.apache.kafka.common.errors.RetriableException, and what librdkafka says itself of a
@@ -111,54 +122,63 @@ class Cluster:
     def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
         self.bootstrap_server = bootstrap_server
         self.properties = dict(properties or {})
-        self._kafka, self._admin_module = _import_kafka()
-        self._admin: Any = None
+        _check_installed()
+        self._admin: AdminClient | None = None
         self._last_trouble = ""
         self._has_answered = False
 
-    def client_config(self, **more: object) -> dict[str, object]:
-        """Properties of a client of this cluster."""
-        return {**_DEFAULTS, **self.properties, "bootstrap.servers": self.bootstrap_server, **more}
+    def consumer(self, properties: Mapping[str, object]) -> Consumer:
+        """Return a consumer of this cluster; a property that librdkafka does not know is a UsageError."""
+        from confluent_kafka import Consumer
 
-    def new_client(self, kind: str, config: dict[str, object]) -> Any:  # noqa: ANN401
-        """A Consumer or Producer of confluent-kafka; a property it does not know is a UsageError."""
+        return self._new(Consumer, properties)
+
+    def producer(self, properties: Mapping[str, object]) -> Producer:
+        """Return a producer of this cluster; a property that librdkafka does not know is a UsageError."""
+        from confluent_kafka import Producer
+
+        return self._new(Producer, properties)
+
+    def _new(self, make: Callable[[dict[str, object]], T], properties: Mapping[str, object]) -> T:
+        from confluent_kafka import KafkaException
+
         try:
-            return getattr(self._kafka, kind)(config)
-        except self._kafka.KafkaException as error:
-            said = str(_error_of(error).str())
+            return make({**_DEFAULTS, **self.properties, "bootstrap.servers": self.bootstrap_server, **properties})
+        except KafkaException as error:
+            said = _error_of(error).str()
             for value in filter(None, self.properties.values()):
                 said = said.replace(value, "***")  # it may be a password in the wrong place
             raise UsageError(f"client properties: {said}", hint="--command-config takes librdkafka's names") from error
 
-    def topic_partition(self, topic: str, partition: int, offset: int = 0) -> Any:  # noqa: ANN401
-        """confluent-kafka's TopicPartition."""
-        return self._kafka.TopicPartition(topic, partition, offset)
+    def _metadata(self, what: str, topic: str | None = None) -> ClusterMetadata:
+        return self.ask(what, lambda: self._client().list_topics(topic, timeout=SECONDS))
 
     def cluster_id(self) -> str:
         """Id of the cluster, as in `meta.properties` of its brokers."""
-        metadata = self.ask("cluster id", lambda: self._client().list_topics(timeout=SECONDS))
-        return str(metadata.cluster_id)
+        return str(self._metadata("cluster id").cluster_id)
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of every topic that may be seen."""
-        metadata = self.ask("list of topics", lambda: self._client().list_topics(timeout=SECONDS))
-        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+        topics = self._metadata("list of topics").topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
     def brokers(self) -> dict[int, tuple[str, int]]:
         """Host and port of every broker, as advertised to this client."""
-        metadata = self.ask("list of brokers", lambda: self._client().list_topics(timeout=SECONDS))
-        return {number: (broker.host, broker.port) for number, broker in metadata.brokers.items()}
+        brokers: dict[int, BrokerMetadata] = self._metadata("list of brokers").brokers
+        return {number: (str(broker.host), int(broker.port)) for number, broker in brokers.items()}
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of `names` that the cluster has."""
+        from confluent_kafka import TopicCollection
+
         there = self.partition_counts()
         wanted = sorted(set(names) & there.keys())
         found: dict[str, Topic] = {}
         for start in range(0, len(wanted), _BATCH):
-            collection = self._kafka.TopicCollection(wanted[start : start + _BATCH])
+            collection = TopicCollection(wanted[start : start + _BATCH])
             described = self._client().describe_topics(collection, request_timeout=SECONDS)
             for name, future in described.items():
-                topic = self._result(f"topic {name}", future)
+                topic: TopicDescription = self._result(f"topic {name}", future)
                 leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
                 found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
@@ -168,36 +188,37 @@ class Cluster:
 
         Not those that this user may not describe: brokers say so without telling whether there is such a topic.
         """
+        from confluent_kafka import KafkaError
+
         wanted = set(names)
-        there = self.ask("list of topics", lambda: self._client().list_topics(timeout=SECONDS)).topics if wanted else {}
+        there = self._metadata("list of topics").topics if wanted else {}
         if METADATA_TOPIC not in there:
             return frozenset()  # what this broker lists may not be all
-        unknown = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
-        asked = {name: self.ask(f"topic {name}", partial(self._described, name)) for name in wanted - there.keys()}
+        asked = {name: self._metadata(f"topic {name}", name).topics[name].error for name in wanted - there.keys()}
+        unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
         return frozenset(name for name, error in asked.items() if error is not None and error.code() == unknown)
-
-    def _described(self, topic: str) -> Any:  # noqa: ANN401
-        """The error with which a topic is described, None without one."""
-        return self._client().list_topics(topic, timeout=SECONDS).topics[topic].error
 
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         """All settings of a topic that its brokers know, by name."""
-        return self._settings(self._resource("TOPIC", topic), f"settings of {topic}")
+        return self._settings(_resource("TOPIC", topic), f"settings of {topic}")
 
     def broker_settings(self, broker: int) -> dict[str, TopicConfig]:
         """All settings of a broker."""
-        return self._settings(self._resource("BROKER", str(broker)), f"settings of broker {broker}")
+        return self._settings(_resource("BROKER", str(broker)), f"settings of broker {broker}")
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Set settings of a topic in one step, all or none; None takes the topic's own value away."""
-        operations = self._admin_module.AlterConfigOpType
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
         entries = [
-            self._admin_module.ConfigEntry(
-                name, value or "", incremental_operation=operations.DELETE if value is None else operations.SET
+            ConfigEntry(
+                name,
+                value or "",
+                incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
             )
             for name, value in values.items()
         ]
-        resource = self._resource("TOPIC", topic, incremental_configs=entries)
+        resource = _resource("TOPIC", topic, entries)
         futures = self._client().incremental_alter_configs(
             [resource], request_timeout=SECONDS, validate_only=validate_only
         )
@@ -206,7 +227,9 @@ class Cluster:
 
     def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
         """Create a topic of one partition, with the replication factor that the cluster gives by default."""
-        topic = self._admin_module.NewTopic(name, 1, -1, config=dict(settings))
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, 1, -1, config=dict(settings))
         self._result(f"topic {name}", self._client().create_topics([topic], request_timeout=SECONDS)[name])
         _log.info("created the topic %s", name)
 
@@ -247,53 +270,54 @@ class Cluster:
                 return {number: offsets for (_, number), offsets in found.items()}
 
     def _starts_and_ends(self, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        spec = self._admin_module.OffsetSpec
-        starts, ends = self._offsets(wanted, spec.earliest()), self._offsets(wanted, spec.latest())
+        from confluent_kafka.admin import OffsetSpec
+
+        starts, ends = self._offsets(wanted, OffsetSpec.earliest()), self._offsets(wanted, OffsetSpec.latest())
         return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
-    def _offsets(self, partitions: list[tuple[str, int]], spec: object) -> dict[tuple[str, int], int]:
+    def _offsets(self, partitions: list[tuple[str, int]], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
         found: dict[tuple[str, int], int] = {}
         for start in range(0, len(partitions), _BATCH):
-            wanted = {self.topic_partition(*each): spec for each in partitions[start : start + _BATCH]}
+            wanted = {TopicPartition(*each): spec for each in partitions[start : start + _BATCH]}
             listed = self._client().list_offsets(
-                wanted, isolation_level=self._kafka.IsolationLevel.READ_UNCOMMITTED, request_timeout=SECONDS
+                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=SECONDS
             )
             for at, future in listed.items():
-                found[at.topic, at.partition] = int(
-                    self._result(f"offsets of {at.topic}-{at.partition}", future).offset
-                )
+                result: ListOffsetsResultInfo = self._result(f"offsets of {at.topic}-{at.partition}", future)
+                found[at.topic, at.partition] = int(result.offset)
         return found
 
-    def _settings(self, resource: Any, what: str) -> dict[str, TopicConfig]:  # noqa: ANN401
-        entries = self._result(what, self._client().describe_configs([resource], request_timeout=SECONDS)[resource])
-        own = self._admin_module.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    def _settings(self, resource: ConfigResource, what: str) -> dict[str, TopicConfig]:
+        from confluent_kafka.admin import ConfigSource
+
+        described = self._client().describe_configs([resource], request_timeout=SECONDS)
+        entries: dict[str, ConfigEntry] = self._result(what, described[resource])
+        own: object = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {name: TopicConfig(entry.value, entry.source == own) for name, entry in entries.items()}
 
-    def _resource(self, kind: str, name: str, **more: object) -> Any:  # noqa: ANN401
-        return self._admin_module.ConfigResource(self._admin_module.ResourceType[kind], name, **more)
+    def _client(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
 
-    def _client(self) -> Any:  # noqa: ANN401
         # Held for good: futures of a client that is gone fail.
         if self._admin is None:
-            try:
-                self._admin = self._admin_module.AdminClient(self.client_config(error_cb=self._on_trouble))
-            except self._kafka.KafkaException as error:
-                raise UsageError(
-                    f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
-                ) from error
+            self._admin = self._new(lambda config: AdminClient({}, **config), {"error_cb": self._on_trouble})
             _log.debug("a client of %s", self.bootstrap_server)
         return self._admin
 
-    def _on_trouble(self, error: Any) -> None:  # noqa: ANN401
+    def _on_trouble(self, error: KafkaError) -> None:
         # Why there is no connection, which the error of a request does not say.
         if error.name() != "_ALL_BROKERS_DOWN":
             self._last_trouble = error.str()
 
     def ask(self, what: str, call: Callable[[], T]) -> T:
         """The outcome of a call into confluent-kafka, its errors as ours."""
+        from confluent_kafka import KafkaException
+
         try:
             found = call()
-        except self._kafka.KafkaException as error:
+        except KafkaException as error:
             raise self.to_error(what, _error_of(error)) from error
         self._has_answered = True
         return found
@@ -304,7 +328,7 @@ class Cluster:
         except TimeoutError as error:
             raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
 
-    def to_error(self, what: str, error: Any) -> TiersnapError:  # noqa: ANN401
+    def to_error(self, what: str, error: KafkaError) -> TiersnapError:
         """A KafkaError as one of ours."""
         if error.name() in PASSING or error.retriable():
             self._client().poll(0)
@@ -325,16 +349,21 @@ def _kafka_uuid(text: str) -> str:
     return text.rstrip("=").replace("+", "-").replace("/", "_")
 
 
-def _error_of(exception: Exception) -> Any:  # noqa: ANN401
-    return exception.args[0]
+def _error_of(exception: Exception) -> KafkaError:
+    found: KafkaError = exception.args[0]
+    return found
 
 
-def _import_kafka() -> tuple[ModuleType, ModuleType]:
+def _resource(kind: str, name: str, entries: list[ConfigEntry] | None = None) -> ConfigResource:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    return ConfigResource(ResourceType[kind], name, incremental_configs=entries)
+
+
+def _check_installed() -> None:
     try:
-        import confluent_kafka
-        from confluent_kafka import admin
+        import confluent_kafka.admin  # noqa: F401
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "confluent_kafka":
             raise
         raise MissingExtraError("talking to a cluster needs confluent-kafka", hint=with_extra("kafka")) from error
-    return confluent_kafka, admin

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
 from tiersnap.remote_storage.errors import (
@@ -32,6 +32,9 @@ from tiersnap.remote_storage.metadata.metadata_records import (
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:  # an extra
+    from confluent_kafka import KafkaError, Message
 
 _log = logging.getLogger(__name__)
 
@@ -111,24 +114,21 @@ class MetadataReader:
         self._cluster = cluster
         self._partitions = metadata_partitions
         self._next = dict.fromkeys(metadata_partitions, 0)
-        self._consumer = cluster.new_client(
-            "Consumer",
-            cluster.client_config(
-                **{
-                    "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_uncommitted",
-                }
-            ),
+        self._consumer = cluster.consumer(
+            {
+                "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+            }
         )
-        begin = _BEGINNING if newest is None else _TAIL - newest
         if metadata_partitions:
-            self._consumer.assign(
-                [cluster.topic_partition(METADATA_TOPIC, number, begin) for number in sorted(metadata_partitions)]
-            )
+            from confluent_kafka import TopicPartition
+
+            begin = _BEGINNING if newest is None else _TAIL - newest
+            self._consumer.assign([TopicPartition(METADATA_TOPIC, each, begin) for each in sorted(metadata_partitions)])
 
     def read_to_end(self) -> MetadataCache:
         """Take every record up to the present end of each partition into `cache`.
@@ -159,19 +159,21 @@ class MetadataReader:
                 self._take(message)
         return self.cache
 
-    def _take(self, message: Any) -> None:  # noqa: ANN401
-        error = message.error()
+    def _take(self, message: Message) -> None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
         if error is not None and error.name() != "_PARTITION_EOF":
             raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error)
+        assert partition is not None
+        assert offset is not None
         # An end that is told lies behind what is no record, such as the marker of somebody's transaction.
-        self._next[message.partition()] = message.offset() + (error is None)
+        self._next[partition] = offset + (error is None)
         if error is not None:
             return
         try:
             record = metadata_records.decode(message.value() or b"")
             self.cache.apply(record, is_ours=OUR_HEADER in (message.headers() or ()))
         except CorruptMetadataRecordError as corrupt:
-            where = f"{METADATA_TOPIC}-{message.partition()} offset {message.offset()}"
+            where = f"{METADATA_TOPIC}-{partition} offset {offset}"
             raise CorruptMetadataRecordError(f"{where}: {corrupt.message}", hint=corrupt.hint) from corrupt
 
     def close(self) -> None:
@@ -192,21 +194,18 @@ class Publication:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._errors: list[Any] = []
+        self._errors: list[KafkaError] = []
         self._delivered = 0
-        self._producer = cluster.new_client(
-            "Producer",
-            cluster.client_config(
-                **{
-                    "enable.idempotence": True,
-                    "acks": "all",
-                    # A record that fails ends the producer: what comes behind it must not get ahead of it.
-                    "enable.gapless.guarantee": True,
-                    "message.timeout.ms": DELIVERY_MS,
-                    "linger.ms": 5,
-                    "on_delivery": self._on_delivery,
-                }
-            ),
+        self._producer = cluster.producer(
+            {
+                "enable.idempotence": True,
+                "acks": "all",
+                # A record that fails ends the producer: what comes behind it must not get ahead of it.
+                "enable.gapless.guarantee": True,
+                "message.timeout.ms": DELIVERY_MS,
+                "linger.ms": 5,
+                "on_delivery": self._on_delivery,
+            }
         )
 
     def send(self, records: Iterable[tuple[int, bytes]]) -> int:
@@ -244,7 +243,7 @@ class Publication:
             self._producer.poll(0)
             return
 
-    def _on_delivery(self, error: Any, message: Any) -> None:  # noqa: ANN401
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._errors.append(error)
         else:

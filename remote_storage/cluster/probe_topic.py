@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds
@@ -27,6 +27,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.metadata.topic_configs import REMOTE_STORAGE, RETENTION_MS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, UsageError
+
+if TYPE_CHECKING:  # an extra
+    from confluent_kafka import KafkaError
 
 _log = logging.getLogger(__name__)
 
@@ -149,9 +152,8 @@ class ProbeTopic:
 
     def _write(self, name: str) -> None:
         """Write the two records; by their times the second one comes too late for the segment of the first."""
-        errors: list[Any] = []
-        config = self.cluster.client_config(acks="all", **{"message.timeout.ms": DELIVERY_MS})
-        producer = self.cluster.new_client("Producer", config)
+        errors: list[KafkaError] = []
+        producer = self.cluster.producer({"acks": "all", "message.timeout.ms": DELIVERY_MS})
         now = int(time.time() * 1000)
         for timestamp in (now - 10 * _SEGMENT_MS, now):
             producer.produce(

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
+from confluent_kafka import TopicPartition
+
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata import metadata_records
@@ -202,14 +204,14 @@ class ModelCluster(Cluster):
             return self.read_to.get(number, 0)
         return end
 
-    def topic_partition(self, topic: str, partition: int, offset: int = 0) -> At:
-        return At(topic, partition, offset)
-
     def ask(self, what: str, call: Callable[[], Any]) -> Any:
         return call()
 
-    def new_client(self, kind: str, config: dict[str, object]) -> Any:
-        return ModelConsumer(self) if kind == "Consumer" else ModelProducer(self, config["on_delivery"])
+    def consumer(self, properties: Mapping[str, object]) -> Any:
+        return ModelConsumer(self)
+
+    def producer(self, properties: Mapping[str, object]) -> Any:
+        return ModelProducer(self, properties["on_delivery"])
 
     def _topic(self, name: str) -> ModelTopic:
         if name not in self.there:
@@ -224,11 +226,11 @@ class ModelConsumer:
         self._cluster = cluster
         self._next: dict[int, int] = {}
 
-    def assign(self, partitions: Iterable[At]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._next = {each.partition: self._begin(each) for each in partitions}
         self._cluster.read_to = self._next
 
-    def _begin(self, at: At) -> int:
+    def _begin(self, at: TopicPartition) -> int:
         """Where a consumer begins: librdkafka counts from the end below -2000, else it is the beginning here."""
         end = len(self._cluster.log[at.partition])
         return max(0, end + at.offset + 2000) if at.offset < -2000 else 0
