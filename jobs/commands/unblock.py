@@ -19,8 +19,8 @@ from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.end import End
 from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
-from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.snapshot.units import count_of
 
 

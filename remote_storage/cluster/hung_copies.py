@@ -14,10 +14,8 @@ from functools import partial
 from statistics import median
 
 from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
-from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
-from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.raw_connection import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.topic_checks import is_copied
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, MetadataTopicAbsentError, UnknownTopicError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -25,6 +23,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    first_offset_missing,
     outside_lineage,
 )
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

@@ -1,4 +1,4 @@
-"""The actions of `mend` on segments, and the ends of `unblock` with topics."""
+"""The actions of `mend` on segments, and their outcomes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,3 @@ class MendOutcome(StrEnum):
     MENDED = "MENDED"
     DELETED = "DELETED"  # by brokers, meanwhile
     FAILED = "FAILED"
-
-
-class End(StrEnum):
-    """The end of a topic's run, or of its plan."""
-
-    PLANNED = "PLANNED"
-    FREED = "FREED"
-    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
-    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
-    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
-    REFUSED = "REFUSED"  # it was tiered and may not be published

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import groupby
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.cluster.raw_connection import open_lineage
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,

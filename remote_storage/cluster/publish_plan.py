@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -15,10 +15,11 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    WhyOutside,
+    end_of_copies,
+    finished_of_log,
 )
 from tiersnap.snapshot.errors import TiersnapError
-
-WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
 
 class PublishAction(StrEnum):
@@ -137,14 +138,14 @@ def plan_segments(
     """
     known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
-    finished = _finished(known.values())
+    finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
     gone = _gone(finished, segments, log_start_offset, complete_segments)
     if not gone and not wrong and TO_BE_TOLD.isdisjoint(actions):
         return tuple(map(SegmentToPublish, segments, actions))
-    of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
+    of_this_log = finished_of_log(finished, log_start_offset, why_outside)
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
     readable.refuse_other_place()
-    planning = _Planning(readable, known, _end_of(of_this_log, log_start_offset))
+    planning = _Planning(readable, known, end_of_copies(of_this_log, log_start_offset))
     planned: list[SegmentToPublish] = []
     outside: dict[int, str] = {}
     for number, (segment, action) in enumerate(zip(segments, actions, strict=True)):
@@ -229,23 +230,6 @@ def _held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) 
     return SegmentToPublish(segment, PublishAction.HELD_BACK, held_back(segment, why, is_behind=is_behind))
 
 
-def first_offset_missing(
-    known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
-) -> int:
-    """Return where the copy task continues: behind the last finished segment of this log, or at the log start."""
-    return _end_of(_of_this_log(known, log_start_offset, why_outside), log_start_offset)
-
-
-def _end_of(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
-    return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
-
-
-def _of_this_log(
-    known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
-) -> Iterator[RemoteLogSegmentMetadata]:
-    return (each for each in _finished(known) if each.end_offset >= log_start_offset and not why_outside(each))
-
-
 def _gone(
     finished: Iterable[RemoteLogSegmentMetadata],
     listed: Iterable[RemoteLogSegmentMetadata],
@@ -256,10 +240,6 @@ def _gone(
     there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
     unseen = there - {each.id.segment_id for each in listed}
     return unseen - set(complete_segments(unseen)) if unseen and complete_segments is not None else set()
-
-
-def _finished(known: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
-    return [each for each in known if each.state is SegmentState.COPY_SEGMENT_FINISHED]
 
 
 def _without_lineage(

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from tiersnap.remote_storage.cluster.disable_copying import check_mark, restore
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
-from tiersnap.remote_storage.cluster.known_partitions import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.prove_location import ProvePlace
 from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
-from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.raw_connection import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.release import ReleaseTopics
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError

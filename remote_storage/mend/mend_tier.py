@@ -8,7 +8,6 @@ from functools import partial
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import open_lineage
 from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import (
@@ -18,7 +17,7 @@ from tiersnap.remote_storage.cluster.missing_objects import (
     find_missing,
 )
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.raw_connection import can_speak, open_lineage
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.cluster.raw_connection import Lineage
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext

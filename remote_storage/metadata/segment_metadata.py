@@ -212,6 +212,30 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
     return ""
 
 
+WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
+"""Why a segment is not in the lineage of a log; "" if it is."""
+
+
+def finished_of_log(
+    known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
+) -> list[RemoteLogSegmentMetadata]:
+    """Return the finished segments of a log that reach its start."""
+    finished = (each for each in known if each.state is SegmentState.COPY_SEGMENT_FINISHED)
+    return [each for each in finished if each.end_offset >= log_start_offset and not why_outside(each)]
+
+
+def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
+    """Return the offset behind the last of some segments, at least the log start."""
+    return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
+
+
+def first_offset_missing(
+    known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
+) -> int:
+    """Return where the copy task continues: behind the last finished segment of this log, or at the log start."""
+    return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
+
+
 def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
     starts = [start for _, start in epochs[1:]] + [end]
     return tuple(entry for entry, following in zip(epochs, starts, strict=True) if entry[1] < following)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.reference.readiness_tables import TOPIC_ID
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress
+from tiersnap.remote_storage.cluster.end import End
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
-from tiersnap.remote_storage.cluster.outcomes import End
 from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, SegmentToPublish
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.errors import HiddenOffsetsError
