@@ -19,7 +19,7 @@ from tiersnap.jobs.output import and_more, of_row
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
+from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE
 from tiersnap.snapshot.errors import GateError
 from tiersnap.snapshot.units import count_of, human_bytes
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tiersnap.jobs.next_command import again, host_commands_of_scan
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
 

@@ -127,7 +127,7 @@ def expire(
     Segments that go are recorded first: if the command is killed, the same command finishes. A segment that an object
     lock holds is LOCKED, and the segments behind it wait. Leftovers of ended attempts go, too. See docs/expire.md.
     """
-    from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
+    from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.layouts.keys import ObjectKeys
     from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, carry_out, exit_code_of
     from tiersnap.remote_storage.retire.expire_plan import find_expired

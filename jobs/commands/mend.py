@@ -26,8 +26,8 @@ from tiersnap.jobs.sentences import (
     tell_unknown_encryption,
 )
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
 from tiersnap.snapshot.units import count_of

@@ -17,14 +17,14 @@ from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-    from tiersnap.remote_storage.cluster.prove_location import ProvePlace
-    from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
+    from tiersnap.remote_storage.publish.prove_location import ProvePlace
+    from tiersnap.remote_storage.publish.publish_plan import PublishPlan
     from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -64,7 +64,7 @@ class ProofRequest:
             MetadataTopicAbsentError: the cluster has no metadata topic.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-        from tiersnap.remote_storage.cluster.prove_location import ProvePlace
+        from tiersnap.remote_storage.publish.prove_location import ProvePlace
         from tiersnap.snapshot.log.places import place_of
 
         topic, paths = MetadataTopic.of(cluster), [place_of(uri) for uri in log_dirs]
@@ -195,8 +195,8 @@ def publish(
     themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
     tiers a new topic there. Otherwise, and if one of them contradicts, nothing is published and the exit code is 4.
     """
-    from tiersnap.remote_storage.cluster.publish import Publish
     from tiersnap.remote_storage.inventory.finished import finished_segments
+    from tiersnap.remote_storage.publish.publish import Publish
     from tiersnap.snapshot.log.selection import matches_topic
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
@@ -228,7 +228,7 @@ def publish(
 
 
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
-    from tiersnap.remote_storage.cluster.publish_plan import PublishAction
+    from tiersnap.remote_storage.publish.publish_plan import PublishAction
 
     publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
     first = next(iter(plan.errors), None)

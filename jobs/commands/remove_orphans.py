@@ -91,7 +91,7 @@ def remove_orphans(
     it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. Objects
     that are too young are counted, with the time from which they may go.
     """
-    from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
+    from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.retire.outcomes import OrphanKind
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS

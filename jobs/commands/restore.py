@@ -168,7 +168,7 @@ def restore(
             raise click.MissingParameter(ctx=ctx, param=next(each for each in ctx.command.params if each.name == name))
     assert remote is not None
     assert logdir is not None
-    from tiersnap.remote_storage.cluster.known_partitions import read_published
+    from tiersnap.remote_storage.cluster.cluster_records import read_published
     from tiersnap.remote_storage.restore.carry_out import carry_out, make_room
     from tiersnap.remote_storage.restore.find import find_topic
     from tiersnap.remote_storage.restore.plan import plan_topic

@@ -19,8 +19,8 @@ from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.end import End
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind
+from tiersnap.remote_storage.unblock.end import End
 from tiersnap.snapshot.units import count_of
 
 
@@ -97,7 +97,7 @@ def unblock(
     restart of the leader is what makes its copier look.
     """
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit
-    from tiersnap.remote_storage.cluster.unblock import Unblock
+    from tiersnap.remote_storage.unblock.unblock import Unblock
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.replay.remote_listing import Encryption

@@ -1,1 +1,1 @@
-"""A running cluster: its topics and settings, its record of remote segments, and what may be published there."""
+"""A running cluster: its topics and configs, its records of remote segments, and what its copy tasks do."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.raw_connection import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.cluster.copy_progress import (
     watch,
 )
 from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, find_hung, remote_end
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.cluster.raw_connection import Lineage
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off, is_marked
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

@@ -12,13 +12,13 @@ from itertools import groupby
 from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLogs
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments

@@ -8,7 +8,7 @@ from functools import partial
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import PlaceProof
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import (
     Missing,
@@ -16,17 +16,17 @@ from tiersnap.remote_storage.cluster.missing_objects import (
     ReadByBrokers,
     find_missing,
 )
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.raw_connection import can_speak, open_lineage
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.plan import may_be_deleted, unread, wrong_and_read
 from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError

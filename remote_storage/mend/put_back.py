@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.stored_files import index_files
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

@@ -15,14 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish import publish_plans
-from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan
-from tiersnap.remote_storage.cluster.raw_connection import Lineage
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.plan import deletion, unread, wrong_and_read
@@ -35,6 +32,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.publish.plan_publication import plan_publication
+from tiersnap.remote_storage.publish.publish import publish_plans
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.retire.leftovers import Swept
 from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -19,6 +18,7 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, lineage_of
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt, stored_copy

@@ -35,11 +35,11 @@ from tests.broker.harness.writing import write_segments
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.probe_topic import PROBE_RETENTION, ProbeTopic
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.publish.probe_topic import PROBE_RETENTION, ProbeTopic
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker

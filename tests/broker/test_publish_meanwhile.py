@@ -25,7 +25,7 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.remote_storage.cluster import publish as publishing
+from tiersnap.remote_storage.publish import publish as publishing
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 

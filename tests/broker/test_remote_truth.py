@@ -21,7 +21,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import read_published
+from tiersnap.remote_storage.cluster.cluster_records import read_published
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys

@@ -147,9 +147,9 @@ TARGETS = (
         "remote_storage/inventory/remote_log.py",
         ("test_poisoned_tier.py", "test_log_begins_in_remote_storage.py", "test_claimed_starts.py"),
     ),
-    Target("remote_storage/cluster/lost_copies.py", ("test_lost_copies.py", "test_readable_offsets.py")),
-    Target("remote_storage/cluster/publish.py", ("test_publish_read_back.py",)),
-    Target("remote_storage/cluster/disable_copying.py", ("test_cluster_settings.py",)),
+    Target("remote_storage/publish/readable_offsets.py", ("test_lost_copies.py", "test_readable_offsets.py")),
+    Target("remote_storage/publish/publish.py", ("test_publish_read_back.py",)),
+    Target("remote_storage/unblock/disable_copying.py", ("test_cluster_settings.py",)),
     Target(
         "remote_storage/metadata/remote_index.py",
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
@@ -158,7 +158,7 @@ TARGETS = (
     Target("remote_storage/check/plan.py", ("test_check_plan.py", "test_tier_check.py")),
     Target("remote_storage/check/check_task.py", ("test_check_task.py",)),
     Target("remote_storage/inventory/known_manifests.py", ("test_known_manifests.py",)),
-    Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
+    Target("remote_storage/unblock/freeing.py", ("test_freeing.py",)),
     Target(
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
     ),
@@ -193,6 +193,6 @@ TARGETS = (
     Target("remote_storage/upload/ahead.py", ("test_tier_ahead.py",)),
     Target("remote_storage/stored/deletion_record.py", ("test_expire.py",)),
     Target("remote_storage/retire/orphans_find.py", ("test_orphans.py",)),
-    Target("remote_storage/cluster/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
+    Target("remote_storage/publish/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

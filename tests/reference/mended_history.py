@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from tests.reference.random_publications import Publication, Record, publication
 from tests.reference.remote_segments import PARTITION
-from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.remote_storage.mend.plan import deletion, may_be_deleted, wrong_and_read
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.snapshot.errors import TiersnapError
 
 _, FINISHED, DELETING, DELETED = SegmentState

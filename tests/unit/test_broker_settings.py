@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.reference.broker_process import started_broker
-from tiersnap.remote_storage.cluster.broker_hosts import StoragePlace, brokers_here, place_of_store, settings_evidence
-from tiersnap.remote_storage.cluster.location_proof import EvidenceOutcome
+from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome
+from tiersnap.remote_storage.publish.storage_manager import (
+    StoragePlace,
+    brokers_here,
+    place_of_store,
+    settings_evidence,
+)
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

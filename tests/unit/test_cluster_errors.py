@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tiersnap.remote_storage.cluster.client import PASSING, Cluster
-from tiersnap.remote_storage.cluster.raw_connection import RawConnection, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import RawConnection, open_lineage
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError

@@ -10,16 +10,7 @@ import pytest
 from tiersnap.jobs.option_types import read_properties
 from tiersnap.remote_storage.cluster.client import TopicConfig
 from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
-from tiersnap.remote_storage.cluster.disable_copying import (
-    as_options,
-    aside_without_mark,
-    changed_by_nobody,
-    check_mark,
-    own_values,
-    settings_while_off,
-    still_aside,
-)
-from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import (
     check_copier_rests,
     check_copying_was_not_switched_off,
@@ -32,6 +23,15 @@ from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.unblock.disable_copying import (
+    as_options,
+    aside_without_mark,
+    changed_by_nobody,
+    check_mark,
+    own_values,
+    settings_while_off,
+    still_aside,
+)
 from tiersnap.snapshot.errors import (
     CorruptDataError,
     ExitCode,

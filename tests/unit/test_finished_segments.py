@@ -14,8 +14,6 @@ from tests.reference import log_builder as lb
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
 from tests.reference.tiered import rows_of, tier
-from tiersnap.remote_storage.cluster.publish import exit_code_of
-from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -24,6 +22,8 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.publish.publish import exit_code_of
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record

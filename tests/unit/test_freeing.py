@@ -8,9 +8,6 @@ import pytest
 
 from tests.reference.readiness_tables import TOPIC_ID
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress
-from tiersnap.remote_storage.cluster.end import End
-from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
-from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, SegmentToPublish
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.errors import HiddenOffsetsError
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -19,6 +16,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, SegmentToPublish
+from tiersnap.remote_storage.unblock.end import End
+from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict

@@ -7,16 +7,16 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
-from tiersnap.remote_storage.cluster.publish import exit_code_of
-from tiersnap.remote_storage.cluster.publish_plan import (
+from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+)
+from tiersnap.remote_storage.publish.publish import exit_code_of
+from tiersnap.remote_storage.publish.publish_plan import (
     PublishAction,
     PublishPlan,
     SegmentToPublish,
     plan_segments,
-)
-from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
 )
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 

@@ -18,12 +18,12 @@ from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.mend.put_back import check_known

@@ -17,12 +17,12 @@ from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
 from tests.unit.test_encrypted_remote import encrypt
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
-from tiersnap.remote_storage.cluster.outcomes import MendAction, MendOutcome
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

@@ -15,7 +15,6 @@ from tiersnap.remote_storage.cluster.copy_progress import (
     progress_of,
     suspected,
 )
-from tiersnap.remote_storage.cluster.publish_plan import PublishAction, PublishPlan, by_partition, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -23,6 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, by_partition, plan_segments
 
 pytestmark = pytest.mark.unit
 

@@ -12,19 +12,6 @@ import pytest
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.cluster.broker_hosts import (
-    StoragePlace,
-    endpoint_of,
-    layout_of_classes,
-    place_of_broker,
-)
-from tiersnap.remote_storage.cluster.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
-from tiersnap.remote_storage.cluster.location_proof import (
-    Evidence,
-    EvidenceKind,
-    EvidenceOutcome,
-    decide,
-)
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -32,6 +19,19 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.publish.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
+from tiersnap.remote_storage.publish.location_proof import (
+    Evidence,
+    EvidenceKind,
+    EvidenceOutcome,
+    decide,
+)
+from tiersnap.remote_storage.publish.storage_manager import (
+    StoragePlace,
+    endpoint_of,
+    layout_of_classes,
+    place_of_broker,
+)
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish, reopen
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

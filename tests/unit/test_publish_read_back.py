@@ -11,10 +11,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
-from tiersnap.remote_storage.cluster import publish as publishing
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.publish import Publish, Published
 from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
 from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -24,6 +21,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.publish import publish as publishing
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit

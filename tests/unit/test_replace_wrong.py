@@ -16,7 +16,6 @@ from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
@@ -34,6 +33,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

@@ -94,7 +94,7 @@ def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_
 
     def said(state: SegmentState, *bases: int) -> None:
         known = {each.id.segment_id: replace(each, state=state) for each in finished if each.start_offset in bases}
-        answer = "tiersnap.remote_storage.cluster.known_partitions.read_published"
+        answer = "tiersnap.remote_storage.cluster.cluster_records.read_published"
         monkeypatch.setattr(answer, lambda _, wanted, *, unpublished: dict.fromkeys(wanted, known))
 
     said(FINISHED, 0, 695)

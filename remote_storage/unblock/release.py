@@ -13,19 +13,19 @@ from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
-from tiersnap.remote_storage.cluster.disable_copying import own_values, settings_while_off, still_aside, toggle
-from tiersnap.remote_storage.cluster.end import End
-from tiersnap.remote_storage.cluster.freeing import Freeing
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish import publish_plans
-from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition
-from tiersnap.remote_storage.cluster.raw_connection import Lineage
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
+from tiersnap.remote_storage.publish.plan_publication import plan_publication
+from tiersnap.remote_storage.publish.publish import publish_plans
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.unblock.disable_copying import own_values, settings_while_off, still_aside, toggle
+from tiersnap.remote_storage.unblock.end import End
+from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)

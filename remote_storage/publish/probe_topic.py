@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds
-from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS, MetadataTopic
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, DeliveryFailedError
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import REMOTE_STORAGE, RETENTION_MS
+from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, UsageError
 

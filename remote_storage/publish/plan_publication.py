@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig, leaders_of
-from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, plan_segments
-from tiersnap.remote_storage.cluster.raw_connection import Lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -17,6 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     outside_lineage,
 )
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan, plan_segments
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)

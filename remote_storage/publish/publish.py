@@ -14,12 +14,8 @@ from functools import partial
 from itertools import groupby
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import PlaceProof
-from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
+from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish_plan import PublishPlan, by_partition
-from tiersnap.remote_storage.cluster.raw_connection import open_lineage
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,
@@ -37,6 +33,10 @@ from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, Me
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.publish.plan_publication import plan_publication
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.cluster.lost_copies import ReadableOffsets, WholeOf, held_back, lost_copies, read_in_part
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
@@ -18,6 +17,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     WhyOutside,
     end_of_copies,
     finished_of_log,
+)
+from tiersnap.remote_storage.publish.readable_offsets import (
+    ReadableOffsets,
+    WholeOf,
+    held_back,
+    lost_copies,
+    read_in_part,
 )
 from tiersnap.snapshot.errors import TiersnapError
 

@@ -8,20 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.cluster.disable_copying import check_mark, restore
-from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
-from tiersnap.remote_storage.cluster.location_proof import PlaceProof
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.cluster.prove_location import ProvePlace
-from tiersnap.remote_storage.cluster.publish_plan import PublishPlan
-from tiersnap.remote_storage.cluster.raw_connection import Lineage, can_speak, open_lineage
-from tiersnap.remote_storage.cluster.release import ReleaseTopics
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of_each
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.publish.prove_location import ProvePlace
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
+from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
+from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError

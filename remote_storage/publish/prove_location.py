@@ -10,7 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tiersnap.remote_storage.cluster.broker_hosts import (
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
+from tiersnap.remote_storage.publish.location_proof import (
+    Evidence,
+    EvidenceKind,
+    EvidenceOutcome,
+    PlaceProof,
+    decide,
+)
+from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
+from tiersnap.remote_storage.publish.storage_manager import (
     CLASS_NAME,
     BrokerAnswer,
     ask_brokers,
@@ -18,19 +31,6 @@ from tiersnap.remote_storage.cluster.broker_hosts import (
     layout_of_classes,
     settings_evidence,
 )
-from tiersnap.remote_storage.cluster.broker_segments import BrokerSegments
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.location_proof import (
-    Evidence,
-    EvidenceKind,
-    EvidenceOutcome,
-    PlaceProof,
-    decide,
-)
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.probe_topic import ProbeTopic
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.broker_settings import BrokerSettings

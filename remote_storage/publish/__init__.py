@@ -1,0 +1,1 @@
+"""Publish finished segments to brokers, once it is proven that they read where the segments lie."""

@@ -1,0 +1,1 @@
+"""Free partitions whose copy task is stuck, while their broker runs."""
