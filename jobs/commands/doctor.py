@@ -200,7 +200,7 @@ def _look(
 def _with_broker(host: Host) -> Host:
     """Return the host with what the settings of its running broker say of remote storage and of its address."""
     from tiersnap.remote_storage.publish.storage_manager import client_words, remote_words
-    from tiersnap.snapshot.host.broker_settings import broker_settings
+    from tiersnap.snapshot.host.running import broker_settings
 
     if len(host.pids) != 1 or not host.pids[0]:
         return host

@@ -189,9 +189,7 @@ def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
     """Yield the needed and free bytes, and what frees more if they are too few."""
-    from tiersnap.snapshot.host.disk import disk_of
-    from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
-    from tiersnap.snapshot.repair.space import says_space
+    from tiersnap.snapshot.host.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)
     disk = disk_of(log_dir)

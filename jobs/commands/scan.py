@@ -27,10 +27,9 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.metrics.of_scan import ScanMetrics
+    from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.readiness.host_commands import HostCommands
-    from tiersnap.snapshot.readiness.scan_totals import ScanTotals
-    from tiersnap.snapshot.readiness.scanned import Scanned
+    from tiersnap.snapshot.readiness.scanned import Scanned, ScanTotals
     from tiersnap.snapshot.report.of_scan import ScanPage
 
 # Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
@@ -137,8 +136,7 @@ def scan(
     """
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
-    from tiersnap.snapshot.readiness.scan_totals import ScanTotals
-    from tiersnap.snapshot.readiness.scanned import Scanner
+    from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
 
     checks = read_checks(checks_file, is_shown=report is not None)
     opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
@@ -191,7 +189,7 @@ def _page(report: Path | None) -> ScanPage | None:
 def _metrics(sinks: Sinks) -> ScanMetrics | None:
     if not sinks.is_any:
         return None
-    from tiersnap.snapshot.metrics.of_scan import ScanMetrics
+    from tiersnap.snapshot.metrics.of_run import ScanMetrics
 
     return ScanMetrics(by_partition=sinks.by_partition)
 

@@ -13,8 +13,7 @@ from tiersnap.jobs.option_types import HTTP_URL, LocalPath
 from tiersnap.jobs.options import as_one
 from tiersnap.jobs.telemetry.best_effort import attempt, post, with_path
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.metrics.samples import Sample
-from tiersnap.snapshot.metrics.texts import LAST_SUCCESS, last_success, prometheus
+from tiersnap.snapshot.metrics.samples import LAST_SUCCESS, Sample, last_success, prometheus
 
 _log = logging.getLogger(__name__)
 _READABLE_BY_ALL = 0o644

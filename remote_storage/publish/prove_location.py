@@ -33,7 +33,7 @@ from tiersnap.remote_storage.publish.storage_manager import (
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.host.broker_settings import BrokerSettings
+from tiersnap.snapshot.host.running import BrokerSettings
 
 _log = logging.getLogger(__name__)
 

@@ -34,8 +34,7 @@ from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.snapshot.errors import CorruptCheckpointError, UsageError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
-from tiersnap.snapshot.host.broker_settings import BrokerSettings, broker_settings
-from tiersnap.snapshot.host.running import lock_holder
+from tiersnap.snapshot.host.running import BrokerSettings, broker_settings, lock_holder
 
 LAYOUT_OF_CLASS = {
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": "local-tiered-storage",

@@ -89,6 +89,9 @@ class _IndexContents(Contents):
     def _raw(self, dtype: np.dtype) -> np.ndarray:
         return np.frombuffer(self._data, dtype, len(self._data) // dtype.itemsize)
 
+    def _offsets(self, raw: np.ndarray) -> np.ndarray:
+        return raw["relative_offset"].astype(np.int64) + self._base_offset
+
     def _log(self) -> LogProbe | None:
         log = Path(self.file.path).with_name(f"{self.file.name.split('.')[0]}.log")
         if not log.exists():
@@ -120,9 +123,6 @@ class OffsetIndexContents(_IndexContents):
         raw = _until_padding(raw)
         raw = self._options.first(raw[: self._compare(raw)])
         yield kafka_text.offset_index(self._offsets(raw), raw["position"])
-
-    def _offsets(self, raw: np.ndarray) -> np.ndarray:
-        return raw["relative_offset"].astype(np.int64) + self._base_offset
 
     def _compare(self, raw: np.ndarray) -> int:
         """Compare entries with the log: how many come before the first that points at no batch."""
@@ -168,9 +168,6 @@ class TimeIndexContents(_IndexContents):
         self._judge(indexes.decode_time_index)
         raw = self._options.first(_until_padding(self._raw(indexes.TIME_ENTRY_ON_DISK)))
         yield kafka_text.time_index(raw["timestamp"], self._offsets(raw))
-
-    def _offsets(self, raw: np.ndarray) -> np.ndarray:
-        return raw["relative_offset"].astype(np.int64) + self._base_offset
 
 
 class TransactionIndexContents(_IndexContents):

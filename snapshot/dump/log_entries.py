@@ -30,8 +30,8 @@ import numpy as np
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.dump_entries import MORE, PEEK, walk_all
-from tiersnap.snapshot.log.compressed_control import compressed_control_record, compressed_controls
-from tiersnap.snapshot.log.windows import BufferedWindows, Windows
+from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
+from tiersnap.snapshot.log.windows import BufferedWindows, Windows, is_zero, pieces
 
 # RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
 ENTRY_DTYPE = np.dtype(
@@ -45,7 +45,6 @@ WINDOW_BYTES = 8 << 20
 STOPPED = 100
 
 _LEGACY_CRC_START = 16
-_READ_STEP = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +138,11 @@ class LogEntries:
                     start, 0, position, limit, windows.size, last_offset, False, out[:1]
                 )
                 if self._check_crc:
-                    self._check_legacy(out[:1], partial(_pieces, windows))
+                    self._check_legacy(out[:1], partial(pieces, windows))
                     last_offset = last_offset if self._check_large(out[0], windows) else before
                 yield out[:1]
             position += cursor
-        if reason == kernels.ZEROS and not _is_zero(windows, position, limit):
+        if reason == kernels.ZEROS and not is_zero(windows, position, limit):
             reason = kernels.BAD_SIZE
         self.end = EntriesEnd(limit, position, reason, found)
 
@@ -166,7 +165,7 @@ class LogEntries:
             return True
         start = int(row["position"])
         crc = 0
-        for piece in _pieces(windows, start + rb.CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
+        for piece in pieces(windows, start + rb.CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
             crc = google_crc32c.extend(crc, piece.tobytes())
         if crc != row["crc"]:
             row["computed_crc"] = crc
@@ -201,12 +200,3 @@ def is_valid(rows: np.ndarray) -> np.ndarray:
 
 def _slice(window: np.ndarray, window_position: int, start: int, end: int) -> list[np.ndarray]:
     return [window[start - window_position : end - window_position]]
-
-
-def _pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
-    for position in range(start, end, _READ_STEP):
-        yield windows.read(position, min(_READ_STEP, end - position))
-
-
-def _is_zero(windows: Windows, start: int, end: int) -> bool:
-    return not any(piece.any() for piece in _pieces(windows, start, end))

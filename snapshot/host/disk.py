@@ -1,9 +1,15 @@
-"""The disk under a log directory: its mount point, kind and space."""
+"""The disk under a log directory: its mount point, kind and space, and what frees a full one.
+
+What must be freed is said in the same words in all commands.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,3 +103,78 @@ def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
 
 def _plain(text: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+_RETENTION = (
+    "while a broker runs: lower retention.ms of the largest topic for a while (kafka-configs --alter), and it deletes "
+    "within 5 minutes (log.retention.check.interval.ms). Delete no .log, .index or .snapshot by hand: docs/runbook.md, "
+    "A full disk"
+)
+
+
+def says_room(what: str, needed: int, disk: MountedDisk) -> str:
+    """Return what is needed and what is free, in words, and how much must be freed where that is too little.
+
+    Args:
+        what: the subject, plural.
+        needed: bytes on disk.
+    """
+    short = needed - disk.writable
+    freed = f": free {human_bytes(short)} first; what was written before stays whole" if short > 0 else ""
+    return f"{what} need {human_bytes(needed)}, {disk.says_free()} are free{freed}"
+
+
+def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
+    """Say what frees a disk, the fastest first.
+
+    Args:
+        deleted: bytes of what a broker has deleted already; see `deleted_bytes`.
+    """
+    if disk.reserved and disk.kind.startswith("ext"):
+        kept = human_bytes(disk.reserved)
+        yield f"tune2fs -m 0 {disk.device}   gives {kept} at once, which {disk.kind} keeps for root"
+    if deleted:
+        yield (
+            f"{human_bytes(deleted)} lie in folders and files that the broker has deleted (*-delete, *.deleted): it "
+            "removes them within a minute, or at its next start; while it is stopped, delete them"
+        )
+    yield _RETENTION
+
+
+def deleted_bytes(log_dir: Path) -> int:
+    """Return the bytes of what a broker has deleted and not removed yet: `*-delete` folders and `*.deleted` files.
+
+    A broker that runs removes them meanwhile.
+    """
+    return sum(
+        _size(Path(folder, name))
+        for folder, _, names in os.walk(log_dir)
+        for name in names
+        if folder.endswith("-delete") or name.endswith(".deleted")
+    )
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a regular file; 0 if it is none, or gone."""
+    with suppress(OSError):
+        status = path.lstat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return 0
+
+
+# A file takes whole blocks, and 4 KiB is what ext4 and XFS make of it.
+BLOCK = 4096
+
+
+def on_disk(size: int) -> int:
+    """Bytes that a file of `size` bytes takes."""
+    return -(-size // BLOCK) * BLOCK
+
+
+def says_space(needed: int, log_dir: Path) -> str:
+    """Return the needed and the free space, in words.
+
+    Args:
+        needed: bytes on disk.
+    """
+    return f"{log_dir}: {says_room('the snapshots', needed, disk_of(log_dir))}"

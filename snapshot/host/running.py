@@ -1,17 +1,30 @@
-"""Is a broker running on a log directory, and which process is it?
+"""The broker that runs on a log directory: its process, its release, and the settings with which it was started.
 
-A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock).
+A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
+settings are its server.properties, and what its command line overrides (kafka.Kafka.getPropsFromArgs):
+
+    java [options] <main class> <server.properties> [--override name=value] ...
+
+The command line names the file as the broker's process sees it, so a path is resolved by the process' own root and
+working directory: it may run in a container. Needs the rights of that process' user. The settings hold secrets: nothing
+here logs or shows a value.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import posixpath
 import re
+from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tiersnap.snapshot.formats import java_properties
 from tiersnap.snapshot.log.lock import holder_of
+from tiersnap.snapshot.regular_file import open_regular
 
 # The jar of the server on a class path: kafka_2.13-3.9.1.jar, kafka-server-4.1.1.jar.
 _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+){1,3}[\w.+-]*?)\.jar")
@@ -61,3 +74,122 @@ def _opened(pid: int) -> list[bytes]:
             with suppress(OSError):  # closed since it was listed
                 opened.append(os.fsencode(link.readlink()))
     return opened
+
+
+_LARGEST = 4 << 20  # bytes
+_MOST_LINKS = 40  # as the kernel follows
+_START_SECONDS = 2.0  # a broker reads its settings about then, and the time of its start is known to a second
+# Options of `java` whose value is the next word.
+_WITH_VALUE = frozenset(
+    {
+        *("-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path"),
+        *("--add-modules", "--add-exports", "--add-opens", "--add-reads", "--limit-modules", "--patch-module"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The settings that a broker was started with.
+
+    Attributes:
+        path: of the server.properties, as the process sees it.
+        values: by name; they hold secrets.
+        root: what `/` of the process is called here; a path of its settings is to be looked at below it.
+        directory: the working directory of the process, as it sees it.
+    """
+
+    pid: int
+    path: str
+    values: dict[str, str]
+    root: str
+    directory: str
+
+    def located(self, path: str) -> Path:
+        """Return what a path in the settings is called here.
+
+        Raises:
+            OSError: links lead round in a circle.
+        """
+        return _inside(self.root, posixpath.join(self.directory, path))
+
+
+def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
+    """Read the settings of the broker that runs as process `pid`.
+
+    Raises:
+        OSError: this user may not look, the process is no broker, or the file was changed after it had started; its
+            `strerror` says which.
+    """
+    process = proc / str(pid)
+    words = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+    name, overrides = arguments(words)
+    root, directory = f"{process}/root", str((process / "cwd").readlink())
+    path = posixpath.join(directory, name)
+    descriptor = open_regular(_inside(root, path))
+    with os.fdopen(descriptor, "rb") as file:
+        changed = os.fstat(descriptor).st_ctime
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise OSError(errno.EFBIG, f"{path}: no server.properties is that large")
+    if changed > started(process, proc) + _START_SECONDS:
+        raise OSError(errno.ESTALE, f"{path} was changed after the broker had started")
+    values = java_properties.parse(data.decode("utf-8", "replace")) | overrides
+    return BrokerSettings(pid, path, values, root, directory)
+
+
+def _inside(root: str, path: str) -> Path:
+    """Return an absolute path below `root` without links; of a process in a container the kernel would follow an
+    absolute link to a file of this host.
+    """
+    found, links = "", 0
+    parts = deque(path.split("/"))
+    while parts:
+        part = parts.popleft()
+        if part in ("", ".", ".."):
+            found = posixpath.dirname(found).rstrip("/") if part == ".." else found
+            continue
+        try:
+            target = str(Path(f"{root}{found}/{part}").readlink())
+        except OSError:  # no link, or not there: whoever opens it says so
+            found = f"{found}/{part}"
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        found = "" if target.startswith("/") else found
+        parts.extendleft(reversed(target.split("/")))
+    return Path(root + found)
+
+
+def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the server.properties that a broker's command line names, and its overrides by name.
+
+    Raises:
+        OSError: the command line is none of a broker.
+    """
+    words = iter(command[1:])
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith(("-", "@")):
+            break  # the main class
+    name, overrides = "", {}
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option == "--override":
+            setting, _, of_setting = (value if equals else next(words, "")).partition("=")
+            overrides[setting.strip()] = of_setting.strip()
+        elif word and not name:
+            name = word
+    if not name or name.startswith("-"):
+        raise OSError(errno.ENOEXEC, "its command line names no server.properties")
+    return name, overrides
+
+
+def started(process: Path, proc: Path) -> float:
+    """Return when a process started: seconds since the epoch, to a hundredth or so."""
+    # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.
+    fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
+    return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")

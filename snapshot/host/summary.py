@@ -12,8 +12,7 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
-from tiersnap.snapshot.host.disk import MountedDisk, disk_of
-from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
+from tiersnap.snapshot.host.disk import BLOCK, MountedDisk, deleted_bytes, disk_of, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
@@ -23,7 +22,6 @@ from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands
 from tiersnap.snapshot.readiness.scanned import Inventory
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.repair.space import BLOCK
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.

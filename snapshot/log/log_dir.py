@@ -24,8 +24,7 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaPrope
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.file_system import FOLDER, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
-from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
-from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
 from tiersnap.snapshot.regular_file import TEXT_BYTES
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"

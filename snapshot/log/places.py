@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +15,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
 
 _LOCAL_HOSTS = ("", "localhost")
+_REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
 _NOT_YET = {
     "gs": "Google Cloud Storage",
     "abfs": "Azure Data Lake Storage",
@@ -104,3 +105,25 @@ def place_of(uri: str) -> str:
 def places_of(uris: Iterable[str]) -> tuple[str, ...]:
     """Return `place_of` of each, in their order and each once."""
     return tuple(dict.fromkeys(map(place_of, uris)))
+
+
+def unlisted(error: OSError) -> tuple[str, str]:
+    """Return why a directory cannot be listed, and a hint."""
+    reason = _REASONS.get(type(error)) or error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return reason, "run it as the user that runs the broker"
+    return reason, "name one entry of the broker's log.dirs, as server.properties has it"
+
+
+def without_partitions(folder: str, names: Collection[str]) -> str:
+    """A hint for a directory that has no folder named like a partition's.
+
+    Args:
+        folder: its own name.
+        names: of what is in it.
+    """
+    if not names:
+        return "it is empty: is its disk mounted?"
+    if any(name.endswith(".log") for name in names):
+        return f"this is one partition: name the folder above it, with --partition {folder}"
+    return "a log directory holds folders named <topic>-<partition>; is this its parent?"

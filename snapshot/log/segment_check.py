@@ -6,11 +6,12 @@
         if check.finding: …         # damage is known as soon as its batch has passed
     end = check.finish()            # end.digest is that of the decode, or these are other bytes
 
-A piece is walked where it lies; only a batch that lies in several pieces is copied together.
+A piece is walked where it lies; only an entry that lies in several pieces is put together in a buffer of its own.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -22,10 +23,70 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 
 _GOES_ON = (kernels.PARTIAL, kernels.END)
 _LARGEST_ENTRY = (1 << 31) + LOG_OVERHEAD
+_LENGTH = struct.Struct(">8xi")
+
+# Takes (uint8 buffer, position of its first byte in the segment); gives the bytes that it took, all up to the entry
+# that is not whole, or None when it wants no more.
+Consumer = Callable[[np.ndarray, int], int | None]
+
+
+class EntryFeed:
+    """The entries of one segment for one consumer; memory is that of the largest entry that lies in several pieces.
+
+    Attributes:
+        position: byte position in the segment up to which entries were taken.
+        is_over: the consumer wanted no more, or an entry claims more than the segment has.
+    """
+
+    def __init__(self, consume: Consumer, size: int | None = None) -> None:
+        """`size`: bytes that the segment will have, where they are known: nothing beyond is waited for."""
+        self._consume, self._size = consume, size
+        self._begun = bytearray()
+        self.position = 0
+        self.is_over = False
+
+    @property
+    def left_over(self) -> int:
+        """Bytes of an entry that has begun and is not whole."""
+        return len(self._begun)
+
+    def update(self, piece: memoryview) -> memoryview:
+        """Go on with the next bytes of the segment; `piece` is not kept. Returns what nobody looked at."""
+        while self._begun and not self.is_over and len(piece):
+            taken = max(self._wanted(), 1)
+            self._begun += piece[:taken]
+            piece = piece[taken:]
+            if self._wanted() == 0:
+                # Not a copy, which a large batch would double; and whose memory is looked at cannot shrink.
+                whole, self._begun = self._begun, bytearray()
+                self._take(np.frombuffer(whole, np.uint8))
+        if len(piece) and not self.is_over:
+            self._take(np.frombuffer(piece, np.uint8))
+            return piece[:0]
+        return piece
+
+    def _wanted(self) -> int:
+        """Bytes that are missing of the entry that has begun; of its first bytes where the length is not known."""
+        have, wanted = len(self._begun), SMALLEST_READ
+        if have >= LOG_OVERHEAD:
+            wanted = max(wanted, LOG_OVERHEAD + int(_LENGTH.unpack_from(self._begun)[0]))
+        if self._size is not None and self.position + wanted > self._size:
+            self.is_over = True
+        return max(wanted - have, 0)
+
+    def _take(self, buffer: np.ndarray) -> None:
+        buffer.flags.writeable = False
+        taken = self._consume(buffer, self.position)
+        if taken is None:
+            self.is_over = True
+            self._begun.clear()
+            return
+        self.position += taken
+        self._begun += buffer[taken:].tobytes()
 
 
 class SegmentCheck:
-    """The check of one stream; memory is that of the largest batch that lies in several pieces."""
+    """The check of one stream."""
 
     def __init__(
         self,
@@ -56,58 +117,26 @@ class SegmentCheck:
         )
         self._walk.make_room(_LARGEST_ENTRY)
         self._on_rows = on_rows
-        self._pending = bytearray()
-        self._walked = 0
+        self._feed = EntryFeed(self._over, size)
         self._reason = kernels.END
-        self._expected_size = size
-        self._is_cut = False
         self.size = 0
 
     def update(self, piece: bytes | bytearray | memoryview) -> None:
         """Take the next bytes; after damage they are only counted."""
         view = memoryview(piece).cast("B")
         self.size += len(view)
-        while len(view) and self._reason in _GOES_ON and not self._is_cut:
-            if self._pending:
-                view = self._complete(view)
-                continue
-            walked = self._step(view)
-            if self._reason in _GOES_ON:
-                self._pending += view[walked:]
-            return
-        if self._reason == kernels.ZEROS and np.frombuffer(view, np.uint8).any():
+        left = self._feed.update(view)
+        if self._reason == kernels.ZEROS and np.frombuffer(left, np.uint8).any():
             self._reason = kernels.BAD_SIZE
 
-    def _complete(self, view: memoryview) -> memoryview:
-        """Add to the pending bytes what their entry needs; the rest of the view."""
-        pending = self._pending
-        wanted = SMALLEST_READ
-        if len(pending) >= LOG_OVERHEAD:
-            wanted = max(wanted, LOG_OVERHEAD + int.from_bytes(pending[8:12], "big", signed=True))
-        if self._expected_size is not None and self._walked + wanted > self._expected_size:
-            self._is_cut = True
-        taken = max(wanted - len(pending), 1)
-        pending += view[:taken]
-        view = view[taken:]
-        if len(pending) >= wanted:
-            # Not a copy, which a large batch would double; and whose memory is looked at cannot shrink.
-            self._pending = bytearray()
-            walked = self._step(memoryview(pending))
-            self._pending += memoryview(pending)[walked:]
-        return view
-
-    def _step(self, view: memoryview) -> int:
-        """Walk over the bytes behind what was walked; how many of them were."""
-        window = np.frombuffer(view, np.uint8)
-        window.flags.writeable = False
-        for rows in self._walk.over(window, self._walked):
+    def _over(self, window: np.ndarray, position: int) -> int | None:
+        for rows in self._walk.over(window, position):
             if self._on_rows is not None:
                 self._on_rows(rows)
         self._reason = self._walk.reason
-        self._walked += self._walk.cursor
         if self._reason == kernels.ZEROS and window[self._walk.cursor :].any():
             self._reason = kernels.BAD_SIZE
-        return self._walk.cursor
+        return self._walk.cursor if self._reason in _GOES_ON else None
 
     @property
     def finding(self) -> Finding | None:

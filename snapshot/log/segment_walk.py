@@ -11,10 +11,17 @@ from typing import Protocol
 
 import numpy as np
 
-from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD, RECORD_BATCH_DTYPE
+from tiersnap.snapshot.errors import CorruptRecordError
+from tiersnap.snapshot.formats.compression import decompress
+from tiersnap.snapshot.formats.record_batch import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    HEADER_LENGTH,
+    LOG_OVERHEAD,
+    RECORD_BATCH_DTYPE,
+)
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.crc import START
-from tiersnap.snapshot.log.compressed_control import compressed_control_record
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.units import count_of
@@ -23,6 +30,8 @@ from tiersnap.snapshot.units import count_of
 _ROWS = 8192
 _PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT, kernels.COMPRESSED_CONTROL)
 _NO_DELTAS = np.empty(0, DELTA_DTYPE)
+_LARGEST_CONTROL = 1 << 20  # bytes; a control record has less than a hundred
+_ATTRIBUTES = 22  # the low byte
 
 _MESSAGES = {
     kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
@@ -202,14 +211,42 @@ class SegmentWalk:
         )
 
 
+def compressed_controls(rows: np.ndarray) -> np.ndarray:
+    """Return the indexes of the compressed control batches that have a record: the compiled loops leave them out.
+
+    Brokers write control batches uncompressed, and read compressed ones all the same (DefaultRecordBatch.iterator,
+    ProducerAppendInfo.append).
+
+    Args:
+        rows: records with attributes and record_count.
+    """
+    is_control = (rows["attributes"] & CONTROL_MASK) != 0
+    return np.flatnonzero(is_control & ((rows["attributes"] & CODEC_MASK) != 0) & (rows["record_count"] > 0))
+
+
+def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
+    """Return type, coordinator epoch and timestamp delta (ms) of the first record; MALFORMED as type of a wrong one.
+
+    Args:
+        window: uint8, from the base offset of the batch on.
+    """
+    batch = window[: LOG_OVERHEAD + int.from_bytes(window[8:LOG_OVERHEAD].tobytes(), "big")]
+    codec, stored = int(batch[_ATTRIBUTES]) & CODEC_MASK, batch[HEADER_LENGTH:].tobytes()
+    try:
+        records = decompress(codec, stored, largest=_LARGEST_CONTROL)
+    except CorruptRecordError:
+        return kernels.MALFORMED, -1, 0
+    found = kernels.control_record(np.frombuffer(records, np.uint8), 0, len(records))
+    return tuple(map(int, found))  # type: ignore[return-value]
+
+
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
     """Say in the state of a walk what the compressed control batch holds at which it stopped.
 
     Args:
         window: uint8, from that batch on.
     """
-    length = LOG_OVERHEAD + int.from_bytes(window[8:LOG_OVERHEAD].tobytes(), "big")
-    kind, coordinator_epoch, delta = compressed_control_record(window[:length])
+    kind, coordinator_epoch, delta = compressed_control_record(window)
     state["control_position"] = state["valid_bytes"]
     state["control_type"], state["coordinator_epoch"], state["control_delta"] = kind, coordinator_epoch, delta
 

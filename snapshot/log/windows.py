@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -152,3 +153,14 @@ def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Wind
     if not filesystem.is_local:
         return ReadWindows(filesystem, path)
     return MappedWindows(path) if bus_error.is_available and not may_shrink else BufferedWindows(path)
+
+
+def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
+    """Yield the bytes [start, exclusive end) in windows of 1 MiB; those that were cut off meanwhile are missing."""
+    for position in range(start, end, _CACHED_BYTES):
+        yield windows.read(position, min(_CACHED_BYTES, end - position))
+
+
+def is_zero(windows: Windows, start: int, end: int) -> bool:
+    """Return whether nothing but zeros lies in [start, exclusive end)."""
+    return not any(piece.any() for piece in pieces(windows, start, end))

@@ -27,10 +27,9 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
-from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
 from tiersnap.snapshot.kernels import index as kernels
-from tiersnap.snapshot.log.compressed_control import compressed_control_record, compressed_controls
-from tiersnap.snapshot.log.segment_scan import EntryFeed
+from tiersnap.snapshot.log.segment_check import EntryFeed
+from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
 
 # Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB) and what came before it without an entry.
 LARGEST_SCAN = 2 << 20
@@ -135,9 +134,7 @@ class IndexCheck:
             cursor, count, reason = kernels.headers(buffer, cursor, position, self._rows)
             rows = self._rows[:count]
             for found in compressed_controls(rows):
-                start = int(rows["position"][found]) - position
-                length = LOG_OVERHEAD + int.from_bytes(buffer[start + 8 : start + LOG_OVERHEAD].tobytes(), "big")
-                rows["control_type"][found] = compressed_control_record(buffer[start : start + length])[0]
+                rows["control_type"][found] = compressed_control_record(buffer[rows["position"][found] - position :])[0]
             self._rebuild.add(rows)
             self._offsets.add(rows)
             self._times.add(rows)

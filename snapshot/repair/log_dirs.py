@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
+from tiersnap.snapshot.host.disk import on_disk
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
@@ -18,7 +19,6 @@ from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.replay.partition_replay import Beginning
 from tiersnap.snapshot.replay.remote_start import Beginnings
 

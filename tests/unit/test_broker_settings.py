@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.formats.java_properties import parse
-from tiersnap.snapshot.host.broker_settings import arguments, broker_settings
+from tiersnap.snapshot.host.running import arguments, broker_settings
 
 pytestmark = [
     pytest.mark.unit,

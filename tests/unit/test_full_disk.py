@@ -18,9 +18,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.remote_storage.restore.folder import UNFINISHED
 from tiersnap.remote_storage.restore.own_folder import OwnFolder
-from tiersnap.snapshot.host.disk import MountedDisk, disk_of
-from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
-from tiersnap.snapshot.repair.space import says_space
+from tiersnap.snapshot.host.disk import MountedDisk, deleted_bytes, disk_of, says_space, ways_to_free
 from tiersnap.snapshot.units import human_bytes
 
 pytestmark = pytest.mark.unit

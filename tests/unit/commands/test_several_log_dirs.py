@@ -24,9 +24,9 @@ from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.host.disk import on_disk, says_space
 from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
-from tiersnap.snapshot.repair.space import on_disk, says_space
 
 pytestmark = pytest.mark.unit
 

@@ -26,8 +26,7 @@ from tiersnap.jobs.telemetry.best_effort import TIMEOUT_SECONDS, attempt
 from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import of_ended, of_orphans
-from tiersnap.snapshot.metrics.samples import HELP, Sample
-from tiersnap.snapshot.metrics.texts import prometheus
+from tiersnap.snapshot.metrics.samples import HELP, Sample, prometheus
 
 pytestmark = pytest.mark.unit
 
