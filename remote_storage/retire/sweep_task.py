@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,15 +12,30 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.tables.schemas import schema_of
 
-# `local_start` is the base offset of the first local segment.
-LEFT = schema_of(
-    ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()), ("local_start", pa.int64())
-)
-# `failure` says why something is left; null where nothing is.
-SWEPT = schema_of(("partition", pa.string()), ("objects", pa.int64()), ("failure", pa.string()))
+
+@dataclass(frozen=True, slots=True)
+class SweepablePartition:
+    """A row of LEFT: a partition with leftovers; `local_start` is the base offset of the first local segment."""
+
+    partition: TopicIdPartition
+    local_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class SweptPartition:
+    """A row of SWEPT: objects that were deleted; `failure` says why something is left, None where nothing is."""
+
+    partition: str
+    objects: int
+    failure: str | None
+
+
+_LEFT_ROWS = RowCodec(SweepablePartition, parts={"partition": RowCodec(TopicIdPartition)})
+_SWEPT_ROWS = RowCodec(SweptPartition)
+LEFT, SWEPT = _LEFT_ROWS.schema, _SWEPT_ROWS.schema
 
 
 @dataclass(frozen=True)
@@ -34,16 +48,16 @@ class SweepTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sweep one partition after the other."""
         for batch in batches:
-            yield pa.RecordBatch.from_pylist([self._sweep(row) for row in batch.to_pylist()], schema=SWEPT)
+            yield _SWEPT_ROWS.batch(map(self._sweep, _LEFT_ROWS.read([batch])))
 
-    def _sweep(self, row: dict[str, Any]) -> dict[str, Any]:
-        keys, partition = ObjectKeys(), TopicIdPartition(row["topic"], row["topic_id"], row["partition"])
+    def _sweep(self, left: SweepablePartition) -> SweptPartition:
+        keys, name = ObjectKeys(), str(left.partition)
         try:
             found = list_remote_partition(
-                self.store, keys, partition, local=self.is_local, local_start=row["local_start"]
+                self.store, keys, left.partition, local=self.is_local, local_start=left.local_start
             )
             swept = sweep_partition(self.store, keys, found)
-            failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None
-            return {"partition": str(partition), "objects": swept.objects, "failure": failure}
         except TiersnapError as error:
-            return {"partition": str(partition), "objects": 0, "failure": error.message}
+            return SweptPartition(name, 0, error.message)
+        failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None
+        return SweptPartition(name, swept.objects, failure)

@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import to_lists
-from tiersnap.snapshot.tables.schemas import OPEN_TRANSACTION_NAMES, PARTITION_KEY, PARTITIONS
+from tiersnap.snapshot.tables.schemas import OPEN_TRANSACTION, PARTITION_KEY, PARTITIONS
 
 
 class FactKind(StrEnum):
@@ -60,7 +60,7 @@ FINDING = RowCodec(Finding, columns={"kind": "finding_kind"})
 _FILE = RowCodec(SnapshotFile, columns={"size": "file_bytes", "crc32c": "file_crc"})
 _STORED = RowCodec(StoredAt, columns={"key": "object_key", "crc32c": "object_crc"})
 _SNAPSHOT = RowCodec(
-    SnapshotAt, pairs={"open_transactions": OPEN_TRANSACTION_NAMES}, without=("comparison", "file", "stored")
+    SnapshotAt, pairs={"open_transactions": OPEN_TRANSACTION}, without=("comparison", "file", "stored")
 )
 # What is said of a segment whose snapshot nobody asks for.
 NOT_READ = Comparison(SnapshotVerdict.UNVERIFIED, "not read from the table")

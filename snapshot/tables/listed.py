@@ -133,7 +133,7 @@ _ERROR = RowCodec(RecordedError, columns={"message": "remote_error"})
 _COPY = RowCodec(
     ListedCopy,
     columns={"size": "segment_size_bytes", "written_at": "event_timestamp"},
-    pairs={"leader_epochs": LEADER_EPOCH_NAMES},
+    pairs={"leader_epochs": LEADER_EPOCH},
     without=("end_offset", "is_finished"),
 )
 _NO_ERROR = dict.fromkeys(("remote_error", *RECORDED))
@@ -211,10 +211,10 @@ def chains(partition: Partition) -> Iterator[str]:
         digest.update(repr((segment.base_offset, segment.log.size, segment.log.modified_ns)).encode())
 
 
-def partition_folder(row: Mapping[str, Any]) -> tuple[FileSystem, str]:
-    """Return file system and folder of a row's partition, by its `log_dir`, `topic` and `partition`."""
-    filesystem, path = resolve(row["log_dir"])
-    return filesystem, f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
+def partition_folder(log_dir: str, topic: str, partition: int) -> tuple[FileSystem, str]:
+    """Return file system and folder of a partition; `log_dir` is its URI."""
+    filesystem, path = resolve(log_dir)
+    return filesystem, f"{path.rstrip('/')}/{topic}-{partition}"
 
 
 def from_row(path: str, row: Mapping[str, Any]) -> Partition:

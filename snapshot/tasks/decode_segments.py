@@ -61,7 +61,7 @@ class DecodeSegments:
 
     def _take(self, name: str, wanted: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
         """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
-        filesystem, folder = partition_folder(wanted[0])
+        filesystem, folder = partition_folder(*(wanted[0][name] for name in PARTITION_KEY))
         path = f"{folder}/{name}"
         try:
             yield from list(read_decodes(filesystem, path, wanted, run=self.run))
@@ -77,7 +77,7 @@ class DecodeSegments:
         return segment_rows(identity, walk.end(0, finding), [Run(base_offset, NO_DELTAS, -1)])
 
     def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        filesystem, folder = partition_folder(wanted)
+        filesystem, folder = partition_folder(*(wanted[name] for name in PARTITION_KEY))
         name = f"{folder}/{wanted['base_offset']:020d}.log"
         log = FileRef(name, wanted["size_bytes"], wanted["modified_ns"])
         segment = Segment(wanted["base_offset"], wanted["next_base_offset"], log)
@@ -140,7 +140,7 @@ class DecodeBatches:
                 yield from self._decode(wanted)
 
     def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        filesystem, folder = partition_folder(wanted)
+        filesystem, folder = partition_folder(*(wanted[name] for name in PARTITION_KEY))
         scan = SegmentScan(
             filesystem,
             f"{folder}/{wanted['base_offset']:020d}.log",

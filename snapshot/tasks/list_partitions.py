@@ -146,7 +146,7 @@ def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _not_read(row: Mapping[str, Any]) -> str | None:
-    filesystem, folder = partition_folder(row)
+    filesystem, folder = partition_folder(*(row[name] for name in PARTITION_KEY))
     try:
         read_bounded(filesystem, f"{folder}/{row['object'] or file_name(row['end_offset'])}")
     except OSError as error:

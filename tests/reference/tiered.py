@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.remote_storage.upload.tier_job import CopyEvent
-from tiersnap.remote_storage.upload.tier_task import tiered_row
+from tiersnap.remote_storage.upload.tier_task import TIERED_ROWS
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
@@ -93,4 +93,4 @@ def _source(ref: FileRef | None) -> SourceFile | None:
 
 def rows_of(events: Iterable[CopyEvent]) -> list[dict[str, Any]]:
     """The events as a Spark task gives them."""
-    return [tiered_row(event) for event in events]
+    return [TIERED_ROWS.to_row(event) for event in events]
