@@ -15,22 +15,14 @@ from tiersnap.snapshot.escaped import escaped
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value an entry.
-
-    Attributes:
-        values: int64, or indexes into `words` where there are words.
-        words: texts that the values stand for; None among them is an absent value.
-        absent: bool, entries without a value; None when all have one.
-        is_time: the values are ms since the epoch.
-        only: "json" or "table" when the column is shown in just one of them; tables are narrower.
-    """
+    """One value an entry."""
 
     name: str
-    values: np.ndarray
-    words: tuple[str | None, ...] | None = None
-    absent: np.ndarray | None = None
-    is_time: bool = False
-    only: str = ""
+    values: np.ndarray  # int64, or indexes into `words` where there are words
+    words: tuple[str | None, ...] | None = None  # texts that the values stand for; None among them is an absent value
+    absent: np.ndarray | None = None  # bool, entries without a value; None when all have one
+    is_time: bool = False  # the values are ms since the epoch
+    only: str = ""  # "json" or "table" when the column is shown in just one of them; tables are narrower
 
     def json_field(self) -> Field:
         """The column as JSON values."""

@@ -19,17 +19,11 @@ Text = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of a dump.
+    """Limits of a dump."""
 
-    Attributes:
-        max_bytes: of a log file, None for all.
-        count: entries of each file, None for all.
-        check_crc: verify checksums of batches.
-    """
-
-    max_bytes: int | None = None
-    count: int | None = None
-    check_crc: bool = True
+    max_bytes: int | None = None  # of a log file, None for all
+    count: int | None = None  # entries of each file, None for all
+    check_crc: bool = True  # verify checksums of batches
 
     def first(self, rows: np.ndarray) -> np.ndarray:
         """The rows that `count` lets through."""
@@ -38,17 +32,11 @@ class Options:
 
 @dataclass
 class Judgement:
-    """The findings about contents, collected while they are printed.
+    """The findings about contents, collected while they are printed."""
 
-    Attributes:
-        damage: the first few, in the order of the file.
-        further: how many more there were.
-        notes: worth saying, no damage.
-    """
-
-    damage: list[Finding | TiersnapError] = field(default_factory=list)
-    further: int = 0
-    notes: list[str] = field(default_factory=list)
+    damage: list[Finding | TiersnapError] = field(default_factory=list)  # the first few, in the order of the file
+    further: int = 0  # how many more there were
+    notes: list[str] = field(default_factory=list)  # worth saying, no damage
 
     @property
     def room(self) -> int:

@@ -53,18 +53,13 @@ _LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
 
 @dataclass(frozen=True, slots=True)
 class StorageFile:
-    """One file to dump.
+    """One file to dump."""
 
-    Attributes:
-        path: as it was given.
-        offset: the number in the name: a base offset, or the exclusive end offset of a snapshot; None without one.
-        epoch: of a KRaft snapshot, else None.
-    """
-
-    path: str
+    path: str  # as it was given
     kind: FileKind
+    # The number in the name: a base offset, or the exclusive end offset of a snapshot; None without one.
     offset: int | None = None
-    epoch: int | None = None
+    epoch: int | None = None  # of a KRaft snapshot, else None
 
     @property
     def name(self) -> str:

@@ -17,18 +17,12 @@ _PRINT_VALUE = -1
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value a line: `words[codes[i]]`, or the number `values[i]` where the code is -1.
+    """One value a line: `words[codes[i]]`, or the number `values[i]` where the code is -1."""
 
-    Attributes:
-        values: integers, one a line; None when all are words.
-        codes: integers, one a line; None when all are numbers.
-        width: pad with spaces to this many characters: positive on the left, negative on the right.
-    """
-
-    values: np.ndarray | None
-    codes: np.ndarray | None
+    values: np.ndarray | None  # integers, one a line; None when all are words
+    codes: np.ndarray | None  # integers, one a line; None when all are numbers
     words: tuple[str, ...] = ()
-    width: int = 0
+    width: int = 0  # pad with spaces to this many characters: positive on the left, negative on the right
 
 
 def number(values: np.ndarray) -> Field:

@@ -49,19 +49,12 @@ _LEGACY_CRC_START = 16
 
 @dataclass(frozen=True, slots=True)
 class EntriesEnd:
-    """The end of the entries, and why there.
+    """The end of the entries, and why there."""
 
-    Attributes:
-        size: bytes of the file, or of its first part when a limit was set.
-        valid_bytes: bytes up to the end of the last entry, wrong ones counted.
-        reason: kernels.END, PARTIAL, ZEROS (nothing but zeros follows), BAD_SIZE or STOPPED (after `count`).
-        found: the size that cannot be right.
-    """
-
-    size: int
-    valid_bytes: int
-    reason: int
-    found: int = 0
+    size: int  # bytes of the file, or of its first part when a limit was set
+    valid_bytes: int  # bytes up to the end of the last entry, wrong ones counted
+    reason: int  # kernels.END, PARTIAL, ZEROS (nothing but zeros follows), BAD_SIZE or STOPPED (after `count`)
+    found: int = 0  # the size that cannot be right
 
 
 class LogEntries:

@@ -19,19 +19,14 @@ from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogReplay:
-    """A replayed partition.
-
-    Attributes:
-        log_end_offset: exclusive, of what could be read.
-        entries: ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if damage, or a batch
-            that no broker replays, hides the log end.
-        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
-    """
+    """A replayed partition."""
 
     examination: Examination
-    log_end_offset: int
+    log_end_offset: int  # exclusive, of what could be read
+    # ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if damage, or a batch that no
+    # broker replays, hides the log end.
     entries: np.ndarray | None
-    lacks_start: bool
+    lacks_start: bool  # the log goes back further in remote storage, and no state is known to begin with
 
 
 def replay_log(

@@ -72,26 +72,21 @@ class TransactionStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """A coordinator's state of a transactional id; fields as above, times in ms since the epoch.
+    """A coordinator's state of a transactional id; fields as above, times in ms since the epoch."""
 
-    Attributes:
-        version: of the record.
-        partitions: None for null, which is not an empty list on disk.
-        unknown_tags: content of the tagged fields that a later schema added.
-    """
-
-    version: int
+    version: int  # of the record
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: TransactionStatus
-    partitions: tuple[TopicPartition, ...] | None
+    partitions: tuple[TopicPartition, ...] | None  # None for null, which is not an empty list on disk
     last_update_timestamp: int
     start_timestamp: int
     previous_producer_id: int = -1
     next_producer_id: int = -1
     client_transaction_version: int = 0
     next_producer_epoch: int = -1
+    # Content of the tagged fields that a later schema added.
     unknown_tags: dict[int, bytes] = field(default_factory=dict)
 
     def has_partition(self, partition: TopicPartition) -> bool:

@@ -29,33 +29,20 @@ _SHORTEST_MS, DAY_MS = 15 * 60_000, 86_400_000
 
 @dataclass
 class SegmentCounts:
-    """Counts of one log directory.
-
-    Attributes:
-        bytes: of all `.log` files.
-        blocked: closed segments by what stands in their way, by name.
-        blocked_bytes: of the segments that wait, those behind a blocked one among them.
-        continued: partitions whose log begins in remote storage.
-        lost_indexes: partitions that can be tiered with a closed segment without an .index.
-        lost_below_log_start: those with such a segment below the log start.
-        has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
-        now: epoch ms, from which `bytes_per_day` counts back.
-        recent_bytes: of segments that were written within a day.
-        recent_ms: how long ago the first of them was.
-    """
+    """Counts of one log directory."""
 
     partitions: int = 0
     segments: int = 0
-    bytes: int = 0
-    blocked: Counter[Verdict] = field(default_factory=Counter)
-    blocked_bytes: int = 0
-    continued: int = 0
-    lost_indexes: int = 0
-    lost_below_log_start: int = 0
-    has_topic_ids: bool = False
-    now: int = 0
-    recent_bytes: int = 0
-    recent_ms: int = _SHORTEST_MS
+    bytes: int = 0  # of all `.log` files
+    blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by what stands in their way, by name
+    blocked_bytes: int = 0  # of the segments that wait, those behind a blocked one among them
+    continued: int = 0  # partitions whose log begins in remote storage
+    lost_indexes: int = 0  # partitions that can be tiered with a closed segment without an .index
+    lost_below_log_start: int = 0  # those with such a segment below the log start
+    has_topic_ids: bool = False  # some partition has a partition.metadata file, which brokers write since 2.8
+    now: int = 0  # epoch ms, from which `bytes_per_day` counts back
+    recent_bytes: int = 0  # of segments that were written within a day
+    recent_ms: int = _SHORTEST_MS  # how long ago the first of them was
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:

@@ -21,20 +21,14 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class MountedDisk:
-    """One file system; bytes.
-
-    Attributes:
-        total: what users other than root may fill.
-        free: what they may write now.
-        reserved: what root may write besides.
-    """
+    """One file system; bytes."""
 
     mount: str
     device: str
     kind: str
-    total: int
-    free: int
-    reserved: int
+    total: int  # what users other than root may fill
+    free: int  # what they may write now
+    reserved: int  # what root may write besides
     is_read_only: bool
 
     @property

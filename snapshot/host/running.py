@@ -32,15 +32,10 @@ _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of the lock.
+    """The holder of the lock."""
 
-    Attributes:
-        pid: 0 where it is a process of another container.
-        version: of the broker, from the class path of its process; None where that cannot be told.
-    """
-
-    pid: int
-    version: str | None
+    pid: int  # 0 where it is a process of another container
+    version: str | None  # of the broker, from the class path of its process; None where that cannot be told
 
 
 def lock_holder(log_dir: Path) -> Holder | None:
@@ -90,20 +85,13 @@ _WITH_VALUE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings that a broker was started with.
-
-    Attributes:
-        path: of the server.properties, as the process sees it.
-        values: by name; they hold secrets.
-        root: what `/` of the process is called here; a path of its settings is to be looked at below it.
-        directory: the working directory of the process, as it sees it.
-    """
+    """The settings that a broker was started with."""
 
     pid: int
-    path: str
-    values: dict[str, str]
-    root: str
-    directory: str
+    path: str  # of the server.properties, as the process sees it
+    values: dict[str, str]  # by name; they hold secrets
+    root: str  # what `/` of the process is called here; a path of its settings is to be looked at below it
+    directory: str  # the working directory of the process, as it sees it
 
     def located(self, path: str) -> Path:
         """Return what a path in the settings is called here.

@@ -30,24 +30,17 @@ _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
 
 @dataclass
 class Examined:
-    """One log directory.
-
-    Attributes:
-        meta: None without a readable meta.properties.
-        holder: who holds .lock; None where nobody does, or where that is not to be told.
-        lock_unknown: why it is not to be told; empty otherwise.
-        missing: number of snapshots that `repair` would find missing.
-    """
+    """One log directory."""
 
     uri: str
     path: str
     is_clean: bool
-    meta: MetaProperties | None
+    meta: MetaProperties | None  # None without a readable meta.properties
     disk: MountedDisk
-    holder: Holder | None
-    lock_unknown: str
+    holder: Holder | None  # who holds .lock; None where nobody does, or where that is not to be told
+    lock_unknown: str  # why it is not to be told; empty otherwise
     listed: SegmentCounts
-    missing: int = 0
+    missing: int = 0  # number of snapshots that `repair` would find missing
 
 
 def examined(each: NamedLogDir, now: int) -> Examined:
@@ -73,23 +66,17 @@ def examined(each: NamedLogDir, now: int) -> Examined:
 
 @dataclass(frozen=True)
 class Host:
-    """All log directories of one host.
-
-    Attributes:
-        remote: remote storage that was asked what is tiered, with the options that say how it is reached, for a shell;
-            "" if none was.
-        errors: why it does not say what it holds.
-        broker_remote: where the broker that runs keeps remote segments, likewise; "" if its settings do not tell.
-        broker_server: the options that name it as a server, for a shell; "" likewise.
-        forgotten: what replicas forgot, with their log directory and partition.
-    """
+    """All log directories of one host."""
 
     log_dirs: Sequence[Examined]
+    # Remote storage that was asked what is tiered, with the options that say how it is reached, for a shell; "" if none
+    # was.
     remote: str = ""
-    errors: Sequence[TiersnapError] = ()
+    errors: Sequence[TiersnapError] = ()  # why it does not say what it holds
+    # Where the broker that runs keeps remote segments, likewise; "" if its settings do not tell.
     broker_remote: str = ""
-    broker_server: str = ""
-    forgotten: Sequence[tuple[str, str, Forgotten]] = ()
+    broker_server: str = ""  # the options that name it as a server, for a shell; "" likewise
+    forgotten: Sequence[tuple[str, str, Forgotten]] = ()  # what replicas forgot, with their log directory and partition
 
     @classmethod
     def of(

@@ -15,20 +15,13 @@ _FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata keep times as i
 
 
 class Entry(NamedTuple):
-    r"""One name in a folder.
+    r"""One name in a folder."""
 
-    Attributes:
-        name: what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown.
-        kind: None for a regular file, FOLDER for one or a link to one, else what it is in words.
-        size: bytes; 0 for a folder.
-        modified_ns: since the epoch; beyond what 64 bits hold (1677 to 2262) the nearest that they do.
-    """
-
-    name: str
+    name: str  # what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown
     path: str
-    kind: str | None
-    size: int
-    modified_ns: int
+    kind: str | None  # None for a regular file, FOLDER for one or a link to one, else what it is in words
+    size: int  # bytes; 0 for a folder
+    modified_ns: int  # since the epoch; beyond what 64 bits hold (1677 to 2262) the nearest that they do
 
 
 class FileSystem(Protocol):

@@ -49,15 +49,11 @@ GONE = os.strerror(errno.ENOENT)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damaged place.
-
-    Attributes:
-        position: byte position in the file, -1 when the whole file is meant.
-    """
+    """One damaged place."""
 
     kind: FindingKind
     path: str
-    position: int
+    position: int  # byte position in the file, -1 when the whole file is meant
     message: str
 
     def __str__(self) -> str:

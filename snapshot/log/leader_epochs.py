@@ -74,16 +74,11 @@ _UNTOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class WrongEpoch:
-    """A batch under another leader epoch than was told.
-
-    Attributes:
-        written: epoch in the batch's header.
-        told: epoch of the last entry at or below `base_offset`.
-    """
+    """A batch under another leader epoch than was told."""
 
     base_offset: int
-    written: int
-    told: int
+    written: int  # epoch in the batch's header
+    told: int  # epoch of the last entry at or below `base_offset`
 
 
 class EpochCheck:

@@ -76,55 +76,41 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The offset checkpoints of a log directory, each by (topic, partition).
-
-    Attributes:
-        log_starts_are_known: whether log-start-offset-checkpoint could be read, or is not there.
-    """
+    """The offset checkpoints of a log directory, each by (topic, partition)."""
 
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    # Whether log-start-offset-checkpoint could be read, or is not there.
     log_starts_are_known: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One live partition folder.
+    """One live partition folder."""
 
-    Attributes:
-        path: the folder, inside its filesystem.
-        topic_id: 22 characters, None before Kafka 2.8.
-        leader_epochs: (epoch, start offset), None when the checkpoint is missing or unreadable.
-        high_watermark: from replication-offset-checkpoint, None when the partition is not in it.
-        segments: ascending, from the one that holds the log start offset on.
-        deleted_segments: ascending, those below the log start offset. DeleteRecords or retention deleted their records,
-            and their leader epochs with them; a broker opens them when it starts, neither reads nor tiers them, and
-            removes them by and by.
-        log_start_offset: max of its checkpoint and the first segment's base offset.
-        log_start_checkpoint: its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
-        log_start_is_known: whether that file could be read, or is not there.
-        cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
-        snapshots: snapshot files by exclusive end offset.
-        orphan_indexes: ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index
-            when it starts (LogLoader.loadSegmentFiles).
-    """
-
-    path: str
+    path: str  # the folder, inside its filesystem
     topic: str
     partition: int
-    segments: tuple[Segment, ...]
-    snapshots: dict[int, FileRef]
-    topic_id: str | None = None
+    segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
+    snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
+    topic_id: str | None = None  # 22 characters, None before Kafka 2.8
+    # (epoch, start offset), None when the checkpoint is missing or unreadable.
     leader_epochs: LeaderEpochs | None = None
-    high_watermark: int | None = None
-    log_start_offset: int = 0
+    high_watermark: int | None = None  # from replication-offset-checkpoint, None when the partition is not in it
+    log_start_offset: int = 0  # max of its checkpoint and the first segment's base offset
+    # Its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
     log_start_checkpoint: int | None = None
-    log_start_is_known: bool = True
+    log_start_is_known: bool = True  # whether that file could be read, or is not there
+    # First offset the cleaner has not passed, None when it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
+    # Ascending, those below the log start offset. DeleteRecords or retention deleted their records, and their leader
+    # epochs with them; a broker opens them when it starts, neither reads nor tiers them, and removes them by and by.
     deleted_segments: tuple[Segment, ...] = ()
+    # Ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index when it starts
+    # (LogLoader.loadSegmentFiles).
     orphan_indexes: tuple[int, ...] = ()
 
     @property

@@ -25,16 +25,11 @@ from tiersnap.snapshot.units import count_of
 
 
 class LogRecord(NamedTuple):
-    """A record where it lies.
+    """A record where it lies."""
 
-    Attributes:
-        position: byte position of its batch.
-        timestamp: ms, as clients or the broker stamped it.
-    """
-
-    position: int
+    position: int  # byte position of its batch
     offset: int
-    timestamp: int
+    timestamp: int  # ms, as clients or the broker stamped it
     key: bytes | None
     value: bytes | None
 

@@ -38,18 +38,13 @@ _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """The remote objects of one segment; None for one that it lacks, or that does not fit a cut segment.
+    """The remote objects of one segment; None for one that it lacks, or that does not fit a cut segment."""
 
-    Attributes:
-        name: where the segment came from, for messages.
-        snapshot: at the segment's next base offset.
-    """
-
-    name: str
+    name: str  # where the segment came from, for messages
     offset_index: bytes | None = None
     time_index: bytes | None = None
     transaction_index: bytes | None = None
-    snapshot: bytes | None = None
+    snapshot: bytes | None = None  # at the segment's next base offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +58,7 @@ class OpenTransaction:
 
 @dataclass
 class RestoredLog:
-    """The result of a pass over the log.
-
-    Attributes:
-        doubts: where the tier contradicts the log or itself; each was settled by the log, and is to be told.
-        rebuilt_snapshots: (offset, reason) of snapshots that are not the tier's.
-        rebuilt_indexes: offset and time indexes that differ from the tier's, which is no fault of either.
-    """
+    """The result of a pass over the log."""
 
     log_end_offset: int = 0
     snapshots: int = 0
@@ -77,9 +66,11 @@ class RestoredLog:
     largest_producer_id: int = -1
     largest_leader_epoch: int = -1
     open_transactions: tuple[OpenTransaction, ...] = ()
+    # (offset, reason) of snapshots that are not the tier's.
     rebuilt_snapshots: list[tuple[int, str]] = field(default_factory=list)
-    rebuilt_indexes: int = 0
+    rebuilt_indexes: int = 0  # offset and time indexes that differ from the tier's, which is no fault of either
     transaction_indexes: int = 0
+    # Where the tier contradicts the log or itself; each was settled by the log, and is to be told.
     doubts: list[str] = field(default_factory=list)
 
     @property

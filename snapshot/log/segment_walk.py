@@ -47,32 +47,21 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """The end of a walk.
+    """The end of a walk."""
 
-    Attributes:
-        size: bytes of the file when it was opened, or of the stream.
-        valid_bytes: bytes up to the end of the last good entry.
-        last_offset: last offset of the last good entry, base offset - 1 when there is none.
-        legacy_count: entries of magic 0 and 1, counted and not decoded.
-        first_timestamp: ms, max timestamp of the first decoded batch, -1 without one.
-        max_timestamp: ms, largest of the good entries as clients or the broker stamped them; magic 1 counts, magic 0
-            has none. -1 without one.
-        digest: 16 hexadecimal digits over the headers of the good entries, see kernels.digest.
-        crc_checked: whether the CRC of every entry was computed and compared.
-        finding: damage that ended the walk, or None.
-    """
-
-    size: int
-    valid_bytes: int
+    size: int  # bytes of the file when it was opened, or of the stream
+    valid_bytes: int  # bytes up to the end of the last good entry
     batch_count: int
-    legacy_count: int
-    last_offset: int
-    first_timestamp: int
+    legacy_count: int  # entries of magic 0 and 1, counted and not decoded
+    last_offset: int  # last offset of the last good entry, base offset - 1 when there is none
+    first_timestamp: int  # ms, max timestamp of the first decoded batch, -1 without one
+    # ms, largest of the good entries as clients or the broker stamped them; magic 1 counts, magic 0 has none. -1
+    # without one.
     max_timestamp: int
     has_gaps: bool
-    digest: str
-    crc_checked: bool
-    finding: Finding | None
+    digest: str  # 16 hexadecimal digits over the headers of the good entries, see kernels.digest
+    crc_checked: bool  # whether the CRC of every entry was computed and compared
+    finding: Finding | None  # damage that ended the walk, or None
 
     def largest_timestamp(self, modified_ns: int) -> int:
         """Return the timestamp that brokers publish and retention acts on: ms, the file's time if no entry has one.

@@ -29,17 +29,12 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected partitions; all conditions must hold.
+    """The selected partitions; all conditions must hold."""
 
-    Attributes:
-        topic: must match a topic's whole name; None for all.
-        partitions: (topic, partition) of the only ones that are wanted; empty for all.
-        number: of the only partition that is wanted of each topic; None for all.
-    """
-
-    topic: re.Pattern[str] | None = None
+    topic: re.Pattern[str] | None = None  # must match a topic's whole name; None for all
+    # (topic, partition) of the only ones that are wanted; empty for all.
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
-    number: int | None = None
+    number: int | None = None  # of the only partition that is wanted of each topic; None for all
 
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether the partition is selected."""

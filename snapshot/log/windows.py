@@ -26,15 +26,10 @@ _CACHED_BYTES = 1 << 20
 
 
 class Windows(Protocol):
-    """A file that gives read-only uint8 windows, each valid until the next is read.
+    """A file that gives read-only uint8 windows, each valid until the next is read."""
 
-    Attributes:
-        size: bytes of the file when it was opened.
-        best_bytes: window length that costs least.
-    """
-
-    size: int
-    best_bytes: int
+    size: int  # bytes of the file when it was opened
+    best_bytes: int  # window length that costs least
 
     def read(self, position: int, length: int) -> np.ndarray:
         """At most `length` bytes from byte `position`, fewer only at the end of the file."""

@@ -36,16 +36,11 @@ HELP: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value of a metric.
+    """One value of a metric."""
 
-    Attributes:
-        name: a key of HELP.
-        labels: names to values, any text.
-    """
-
-    name: str
+    name: str  # a key of HELP
     value: float
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)  # names to values, any text
 
     def __post_init__(self) -> None:
         if self.name not in HELP:

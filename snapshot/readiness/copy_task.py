@@ -31,15 +31,10 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The time from which a segment is copied, or the bytes behind it, whichever comes first; else never.
+    """The time from which a segment is copied, or the bytes behind it, whichever comes first; else never."""
 
-    Attributes:
-        at: ms; at or before now, it may be copied now. None where time does not count.
-        more_bytes: to be written to the log behind the segment. None where size does not count.
-    """
-
-    at: int | None
-    more_bytes: int | None = None
+    at: int | None  # ms; at or before now, it may be copied now. None where time does not count.
+    more_bytes: int | None = None  # to be written to the log behind the segment. None where size does not count.
 
     def is_now(self, now: int) -> bool:
         """Return whether it may be copied at `now` (ms)."""
@@ -56,15 +51,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """A topic's `remote.copy.lag.ms` and `.bytes` as they are in force; 0 copies at once.
+    """A topic's `remote.copy.lag.ms` and `.bytes` as they are in force; 0 copies at once."""
 
-    Attributes:
-        milliseconds: since the newest record of a segment. None where time does not count: -1, and no local retention.
-        size: bytes of the log behind the segment. None where size does not count.
-    """
-
+    # Since the newest record of a segment. None where time does not count: -1, and no local retention.
     milliseconds: int | None = 0
-    size: int | None = None
+    size: int | None = None  # bytes of the log behind the segment. None where size does not count.
 
     def due(self, largest_timestamp: int, newer_bytes: int, now: int) -> Due:
         """Return when a segment is copied.
@@ -86,15 +77,11 @@ AT_ONCE = CopyLag()
 
 @dataclass(frozen=True, slots=True)
 class CopyTasks:
-    """The copy tasks of a cluster.
+    """The copy tasks of a cluster."""
 
-    Attributes:
-        topics: lag by the id of each topic that the cluster shows; None where copying is off.
-        stuck: (topic id, partition) of tasks that records prove to be stuck.
-    """
-
+    # Lag by the id of each topic that the cluster shows; None where copying is off.
     topics: Mapping[str, CopyLag | None] = field(default_factory=dict)
-    stuck: frozenset[tuple[str, int]] = frozenset()
+    stuck: frozenset[tuple[str, int]] = frozenset()  # (topic id, partition) of tasks that records prove to be stuck
 
     def of(self, topic_id: str, partition: int) -> CopyTask | None:
         """Return what the partition's copy task does; None of a topic that the cluster does not show."""
@@ -107,15 +94,11 @@ class CopyTasks:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """The answer of a cluster about partitions.
+    """The answer of a cluster about partitions."""
 
-    Attributes:
-        tasks: None where no cluster was asked.
-        segment_ids: of all remote segments that its records name, by the id of each topic that it shows; None where
-            none was asked, or its records are not all there any more.
-    """
-
-    tasks: CopyTasks | None = None
+    tasks: CopyTasks | None = None  # None where no cluster was asked
+    # Of all remote segments that its records name, by the id of each topic that it shows; None where none was asked, or
+    # its records are not all there any more.
     segment_ids: Mapping[str, frozenset[str]] | None = None
 
 
@@ -135,17 +118,11 @@ class BrokerAtWork:
 
 @dataclass(frozen=True, slots=True)
 class BesideBrokers:
-    """The signs by which a broker counts as copying.
+    """The signs by which a broker counts as copying."""
 
-    Attributes:
-        store_now: ms, by the clock of the store.
-        left_for: ms since a broker's upload; None leaves nothing to brokers.
-        tasks: what the cluster says; None where none was asked.
-    """
-
-    store_now: int = 0
-    left_for: int | None = None
-    tasks: CopyTasks | None = None
+    store_now: int = 0  # ms, by the clock of the store
+    left_for: int | None = None  # ms since a broker's upload; None leaves nothing to brokers
+    tasks: CopyTasks | None = None  # what the cluster says; None where none was asked
 
     def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
         """Return the broker that is at work at a partition, None where none is known to be.

@@ -16,42 +16,30 @@ from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, epoc
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """One copy of a segment in remote storage.
-
-    Attributes:
-        end_offset: exclusive.
-        leader_epochs: (epoch, start offset) of the segment, ascending.
-        is_complete: all its objects are there and it is visible: manifest with its objects and sizes, every file of a
-            LocalTieredStorage folder, or COPY_SEGMENT_FINISHED. What is not complete covers nothing.
-    """
+    """One copy of a segment in remote storage."""
 
     start_offset: int
-    end_offset: int
-    leader_epochs: LeaderEpochs
+    end_offset: int  # exclusive
+    leader_epochs: LeaderEpochs  # (epoch, start offset) of the segment, ascending
+    # All its objects are there and it is visible: manifest with its objects and sizes, every file of a
+    # LocalTieredStorage folder, or COPY_SEGMENT_FINISHED. What is not complete covers nothing.
     is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCoverage:
-    """The offsets of one lineage that are in remote storage.
+    """The offsets of one lineage that are in remote storage."""
 
-    Attributes:
-        covered: [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
-        highest: exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
-        in_flight: base offsets of segments that somebody is copying now.
-        expired_to: exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did.
-        unfinished: [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
-        broker_wrote_at: ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
-        encrypted_by: key of a manifest that shows that the plugin encrypts, "" where none does.
-    """
-
+    # [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
     covered: tuple[Interval, ...] = ()
-    highest: int = 0
-    in_flight: frozenset[int] = frozenset()
-    expired_to: int = 0
+    highest: int = 0  # exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
+    in_flight: frozenset[int] = frozenset()  # base offsets of segments that somebody is copying now
+    expired_to: int = 0  # exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did
+    # [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
     unfinished: tuple[Interval, ...] = ()
+    # ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
     broker_wrote_at: int | None = None
-    encrypted_by: str = ""
+    encrypted_by: str = ""  # key of a manifest that shows that the plugin encrypts, "" where none does
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
         """Return whether an unfinished copy holds any of [start, exclusive end)."""

@@ -36,18 +36,12 @@ def without_place(words: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostCommands:
-    """The command that was called.
+    """The command that was called."""
 
-    Attributes:
-        log_dirs: as they were given.
-        tier: the command that tiers what is READY, for a shell; without --apply.
-        remote: as it was given, "" if it was not.
-        options: words of the options that were given, by the commands that have them as well.
-    """
-
-    log_dirs: Sequence[str]
-    tier: str
-    remote: str = ""
+    log_dirs: Sequence[str]  # as they were given
+    tier: str  # the command that tiers what is READY, for a shell; without --apply
+    remote: str = ""  # as it was given, "" if it was not
+    # Words of the options that were given, by the commands that have them as well.
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def next_step(self, verdict: Verdict, segment_file: str = "FILE") -> str:

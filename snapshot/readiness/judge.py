@@ -80,17 +80,13 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """Says of segments that would be READY, in ascending base offset, whether remote storage holds them back.
-
-    Attributes:
-        newer_bytes: of the log behind the segment that was passed last.
-    """
+    """Says of segments that would be READY, in ascending base offset, whether remote storage holds them back."""
 
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
     beyond_broker: Collection[int]
     now: int
-    newer_bytes: int
+    newer_bytes: int  # of the log behind the segment that was passed last
     _has_left: bool = False
 
     def pass_by(self, segment: SegmentFacts) -> None:

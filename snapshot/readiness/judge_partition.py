@@ -19,19 +19,12 @@ _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is d
 
 @dataclass(frozen=True, slots=True)
 class JudgedSnapshot:
-    """The snapshot at the end of a segment, or at the log end.
+    """The snapshot at the end of a segment, or at the log end."""
 
-    Attributes:
-        found: what is remembered of the offset; None where no replay reached it.
-        verdict: what it is worth now: the broker's file, or the computed object in its place.
-        provenance: None of a file that is not trusted.
-        is_object: the segment is tiered with the computed object and not with the broker's file.
-    """
-
-    found: SnapshotAt | None
-    verdict: SnapshotVerdict
-    provenance: Provenance | None = None
-    is_object: bool = False
+    found: SnapshotAt | None  # what is remembered of the offset; None where no replay reached it
+    verdict: SnapshotVerdict  # what it is worth now: the broker's file, or the computed object in its place
+    provenance: Provenance | None = None  # None of a file that is not trusted
+    is_object: bool = False  # the segment is tiered with the computed object and not with the broker's file
 
     @property
     def compared(self) -> SnapshotVerdict | None:
@@ -61,21 +54,14 @@ class SegmentReadiness:
 
 @dataclass(frozen=True)
 class Policy:
-    """The rules by which segments are judged.
+    """The rules by which segments are judged."""
 
-    Attributes:
-        replace: a computed object takes the place of a file that is not to be trusted.
-        now: ms.
-        producer_expiration: ms.
-        is_bounded: the scan left out what lies before a window: a broker's file there is taken without a comparison.
-        beside: how to tell that a broker is at work, to which segments are left.
-    """
-
-    replace: bool
-    now: int
-    producer_expiration: int | None
+    replace: bool  # a computed object takes the place of a file that is not to be trusted
+    now: int  # ms
+    producer_expiration: int | None  # ms
+    # The scan left out what lies before a window: a broker's file there is taken without a comparison.
     is_bounded: bool = False
-    beside: BesideBrokers = NO_BROKERS
+    beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
 
     def judge(
         self,

@@ -106,18 +106,12 @@ class RemoteCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """The request of a check.
-
-    Attributes:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        sampled: largest `sample_order` of the segments that are verified; None for all.
-    """
+    """The request of a check."""
 
     depth: CheckDepth
-    now: int
-    producer_expiration: int | None
-    sampled: int | None = None
+    now: int  # ms
+    producer_expiration: int | None  # ms, the broker's producer.id.expiration.ms; None if it never drops producers
+    sampled: int | None = None  # largest `sample_order` of the segments that are verified; None for all
 
 
 def exit_code_of(verdicts: Iterable[RemoteVerdict]) -> ExitCode:

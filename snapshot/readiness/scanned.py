@@ -28,22 +28,15 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 
 @dataclass(frozen=True)
 class Scanned:
-    """A partition with its verdicts.
-
-    Attributes:
-        readiness: of its segments, in their order.
-        snapshots: verdicts by offset.
-        now: epoch ms.
-        producer_expiration: ms; None if producers never expire.
-        forgotten: producers that live and that a broker which loads these files would not know; None where there is
-            none, or nobody asked remote storage.
-    """
+    """A partition with its verdicts."""
 
     examination: Examination
-    readiness: tuple[Readiness, ...]
-    snapshots: Mapping[int, SnapshotVerdict]
-    now: int
-    producer_expiration: int | None
+    readiness: tuple[Readiness, ...]  # of its segments, in their order
+    snapshots: Mapping[int, SnapshotVerdict]  # verdicts by offset
+    now: int  # epoch ms
+    producer_expiration: int | None  # ms; None if producers never expire
+    # Producers that live and that a broker which loads these files would not know; None where there is none, or nobody
+    # asked remote storage.
     forgotten: Forgotten | None = None
 
     @classmethod
@@ -101,18 +94,13 @@ class Inventory(Protocol):
 
 @dataclass(frozen=True)
 class Scanner:
-    """Replays partitions and judges them; see Scanned.
+    """Replays partitions and judges them; see Scanned."""
 
-    Attributes:
-        inventory: of remote storage; None judges by the log directory alone.
-        tasks: what a cluster says of its copy tasks; None where none was asked.
-    """
-
-    inventory: Inventory | None
+    inventory: Inventory | None  # of remote storage; None judges by the log directory alone
     now: int
     producer_expiration: int | None
     check_crc: bool = True
-    tasks: CopyTasks | None = None
+    tasks: CopyTasks | None = None  # what a cluster says of its copy tasks; None where none was asked
 
     def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         """Return the partition as it is judged."""

@@ -37,25 +37,21 @@ class JudgedFile:
 class Verification:
     """Verifies partition by partition, and counts.
 
-    Attributes:
-        against: a folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold
-            exactly; None for those beside the log.
-        at: (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
-        beginnings: what came before the files of a log.
-        counts: files by verdict, without those that a broker deletes when it starts.
-        findings: what is damaged or may not be read.
-
     Raises:
         SourceNotFoundError: `against` is no directory.
     """
 
     log_dirs: Sequence[NamedLogDir]
+    # A folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold exactly;
+    # None for those beside the log.
     against: Path | None
+    # (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
     at: tuple[int, int | None] | None
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)
+    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
+    # Files by verdict, without those that a broker deletes when it starts.
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
 
     def __post_init__(self) -> None:
         if self.against is not None and not self.against.is_dir():

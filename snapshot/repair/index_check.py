@@ -56,16 +56,12 @@ class FoundIndexes:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndexes:
-    """File bytes of indexes that the batches bear out.
-
-    Attributes:
-        transaction_index: None for a segment without aborted transactions, as a broker has it.
-        rebuilt: why, by "offset index", "time index" and "transaction index", for those that were missing or wrong.
-    """
+    """File bytes of indexes that the batches bear out."""
 
     offset_index: bytes
     time_index: bytes
-    transaction_index: bytes | None
+    transaction_index: bytes | None  # None for a segment without aborted transactions, as a broker has it
+    # Why, by "offset index", "time index" and "transaction index", for those that were missing or wrong.
     rebuilt: dict[str, str]
 
 

@@ -25,30 +25,21 @@ from tiersnap.snapshot.replay.remote_start import Beginnings
 
 @dataclass
 class HostRepair:
-    """Repairs partition by partition, and adds up what it finds.
-
-    Attributes:
-        beginnings: what came before the files of a log.
-        actions: boundaries by what happens to them.
-        needed: bytes that the new files take on disk, by log directory.
-        findings: what is damaged or may not be read.
-        errors: what ended a partition before its files were all in place; the others go on.
-        unwritten: snapshots that a full disk has no room for, by log directory; nothing more is written there.
-        lacking: bytes that they take on disk.
-        undone: sentences about what the next start of a broker deletes.
-    """
+    """Repairs partition by partition, and adds up what it finds."""
 
     log_dirs: Sequence[NamedLogDir]
     options: PlanOptions
     check_crc: bool = True
-    beginnings: Beginnings = field(default_factory=Beginnings)
-    actions: Counter[RepairAction] = field(default_factory=Counter)
-    needed: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
+    actions: Counter[RepairAction] = field(default_factory=Counter)  # boundaries by what happens to them
+    needed: Counter[str] = field(default_factory=Counter)  # bytes that the new files take on disk, by log directory
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    # What ended a partition before its files were all in place; the others go on.
     errors: list[TiersnapError] = field(default_factory=list)
+    # Snapshots that a full disk has no room for, by log directory; nothing more is written there.
     unwritten: Counter[str] = field(default_factory=Counter)
-    lacking: Counter[str] = field(default_factory=Counter)
-    undone: list[str] = field(default_factory=list)
+    lacking: Counter[str] = field(default_factory=Counter)  # bytes that they take on disk
+    undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)

@@ -25,17 +25,12 @@ OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The snapshots of a partition, compared with its log.
+    """The snapshots of a partition, compared with its log."""
 
-    Attributes:
-        examination: as `examine` gives it, of what was there before.
-        planned: one an offset, ascending; those whose action `writes` are in place where that was asked for.
-        undone: sentences about what the next start of a broker deletes.
-    """
-
-    examination: Examination
+    examination: Examination  # as `examine` gives it, of what was there before
+    # One an offset, ascending; those whose action `writes` are in place where that was asked for.
     planned: tuple[PlannedSnapshot, ...]
-    undone: tuple[str, ...]
+    undone: tuple[str, ...]  # sentences about what the next start of a broker deletes
 
 
 def repair(

@@ -50,22 +50,16 @@ Write = Callable[[PlannedSnapshot, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of a plan.
+    """The options of a plan."""
 
-    Attributes:
-        expiry: which producers are left out; its `now` also decides what a file that is there is worth.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        every_boundary: write every aligned offset and the log end, whatever is there and whatever the topic (for a
-            directory that is not the broker's).
-        replace: also write where a file is there that is CORRUPT or SUSPECT.
-        above_newest: also write above the newest file that a broker can load.
-    """
-
-    expiry: Expiry
+    expiry: Expiry  # which producers are left out; its `now` also decides what a file that is there is worth
+    # ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
+    # Write every aligned offset and the log end, whatever is there and whatever the topic (for a directory that is not
+    # the broker's)
     every_boundary: bool = False
-    replace: bool = False
-    above_newest: bool = False
+    replace: bool = False  # also write where a file is there that is CORRUPT or SUSPECT
+    above_newest: bool = False  # also write above the newest file that a broker can load
 
 
 def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot) -> int:

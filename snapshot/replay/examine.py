@@ -25,27 +25,19 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examination:
-    """The result of a partition's replay.
-
-    Attributes:
-        snapshots: by offset, of every aligned offset that was reached and of every file that is there; ascending.
-        reached: by offset, what is to be remembered of every snapshot offset that was reached.
-        facts: of the partition.
-        segments: facts of each, ascending.
-        closed: state at the active segment's base offset, to start the next replay from; None where it is not known.
-        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
-        stopped_by: what ended the replay before the log end; None where nothing did.
-    """
+    """The result of a partition's replay."""
 
     partition: Partition
+    # By offset, of every aligned offset that was reached and of every file that is there; ascending.
     snapshots: Mapping[int, Comparison]
-    reached: Mapping[int, SnapshotAt]
-    facts: PartitionFacts
-    segments: tuple[SegmentFacts, ...]
+    reached: Mapping[int, SnapshotAt]  # by offset, what is to be remembered of every snapshot offset that was reached
+    facts: PartitionFacts  # of the partition
+    segments: tuple[SegmentFacts, ...]  # facts of each, ascending
     findings: tuple[Finding, ...]
+    # State at the active segment's base offset, to start the next replay from; None where it is not known.
     closed: StartState | None = None
-    lacks_start: bool = False
-    stopped_by: Finding | Refusal | None = None
+    lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
+    stopped_by: Finding | Refusal | None = None  # what ended the replay before the log end; None where nothing did
 
     def readiness(
         self,

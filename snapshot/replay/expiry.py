@@ -23,17 +23,12 @@ DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The rules of expiry, all in ms.
+    """The rules of expiry, all in ms."""
 
-    Attributes:
-        expiration: idle time after which a producer is left out (transactional.id.expiration.ms); None keeps all.
-        now: the run's only reading of the clock.
-        as_of: another time for all boundaries; None reckons at each boundary.
-    """
-
+    # Idle time after which a producer is left out (transactional.id.expiration.ms); None keeps all.
     expiration: int | None
-    now: int
-    as_of: int | None = None
+    now: int  # the run's only reading of the clock
+    as_of: int | None = None  # another time for all boundaries; None reckons at each boundary
 
     def time_of(self, boundary_timestamp: int) -> int | None:
         """The time that idle producers are counted back from, None where nothing is left out.
@@ -72,23 +67,16 @@ class Scan(StrEnum):
 class ReplayOptions:
     """Options of a replay.
 
-    Attributes:
-        expiration: ms; producers idle that long are left out of what is written; None keeps all.
-        as_of: ms, the moment that `expiration` counts back from; None reckons at each boundary.
-        producer_expiration: ms, the broker's producer.id.expiration.ms.
-        every_boundary: write every aligned boundary, not only those that lack a snapshot.
-        replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
-        scan: EXACT, or WINDOW to leave undecoded what is older than `expiration` (see replay.scan_window).
-
     Raises:
         UsageError: a window without an expiration.
     """
 
-    expiration: int | None = 7 * DAY_MS
-    as_of: int | None = None
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
-    every_boundary: bool = False
-    replace: bool = False
+    expiration: int | None = 7 * DAY_MS  # ms; producers idle that long are left out of what is written; None keeps all
+    as_of: int | None = None  # ms, the moment that `expiration` counts back from; None reckons at each boundary
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # ms, the broker's producer.id.expiration.ms
+    every_boundary: bool = False  # write every aligned boundary, not only those that lack a snapshot
+    replace: bool = False  # also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written
+    # EXACT, or WINDOW to leave undecoded what is older than `expiration` (see replay.scan_window)
     scan: Scan = Scan.EXACT
 
     def __post_init__(self) -> None:

@@ -19,15 +19,12 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets [first, next) that are in no segment, although something proves that there were batches in them.
-
-    Attributes:
-        indexed: base offset in [first, next) of a lost segment of which an index is left; None where there is none, and
-            a snapshot file behind them knows of some.
-    """
+    """Offsets [first, next) that are in no segment, although something proves that there were batches in them."""
 
     first: int
     next: int
+    # Base offset in [first, next) of a lost segment of which an index is left; None where there is none, and a snapshot
+    # file behind them knows of some.
     indexed: int | None = None
 
     def is_known_to(self, entries: np.ndarray) -> bool:

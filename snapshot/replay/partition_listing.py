@@ -20,28 +20,20 @@ _MOST_STARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class PartitionListing:
-    """One partition as it was listed.
-
-    Attributes:
-        cluster_id: whose log it is; None where the disk does not say.
-        remote: what remote storage holds.
-        remote_error: why nobody knows that.
-        start: a snapshot in remote storage to start from; None where nobody asked for one, or none is there.
-        tiered: base offsets of the segments that remote storage holds whole.
-        window_offset: where a bounded scan begins; None where all is scanned.
-        largest_timestamps: ms by base offset, by the time indexes, where those were asked.
-        decode_objects: of a collected folder: the object that holds the decode, by base offset.
-    """
+    """One partition as it was listed."""
 
     filesystem: FileSystem
     partition: Partition
-    cluster_id: str | None = None
-    remote: RemoteListing = NOTHING_SEEN
-    remote_error: RecordedError | None = None
+    cluster_id: str | None = None  # whose log it is; None where the disk does not say
+    remote: RemoteListing = NOTHING_SEEN  # what remote storage holds
+    remote_error: RecordedError | None = None  # why nobody knows that
+    # A snapshot in remote storage to start from; None where nobody asked for one, or none is there.
     start: ClaimedStart | None = None
-    tiered: frozenset[int] = frozenset()
-    window_offset: int | None = None
+    tiered: frozenset[int] = frozenset()  # base offsets of the segments that remote storage holds whole
+    window_offset: int | None = None  # where a bounded scan begins; None where all is scanned
+    # ms by base offset, by the time indexes, where those were asked.
     largest_timestamps: Mapping[int, int] = field(default_factory=dict)
+    # Of a collected folder: the object that holds the decode, by base offset.
     decode_objects: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -52,15 +44,10 @@ class PartitionListing:
 
 @dataclass(frozen=True)
 class RemoteLister:
-    """Adds to listings what remote storage holds; after a server that does not answer none is asked again.
+    """Adds to listings what remote storage holds; after a server that does not answer none is asked again."""
 
-    Attributes:
-        look: at remote storage; None leaves it alone.
-        wants_start: ask for a snapshot to start from, since no table has a state.
-    """
-
-    look: RemoteLook | None = None
-    wants_start: bool = False
+    look: RemoteLook | None = None  # at remote storage; None leaves it alone
+    wants_start: bool = False  # ask for a snapshot to start from, since no table has a state
     _away: list[str] = field(default_factory=list)
 
     def with_remote(self, listing: PartitionListing) -> PartitionListing:

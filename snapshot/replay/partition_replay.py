@@ -35,22 +35,16 @@ ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The state of a log before its first file.
+    """The state of a log before its first file."""
 
-    Attributes:
-        is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
-        start: the state to begin with; None where none is known.
-        copy: the state at the end of a copy that ends behind the first file, where none is known at that.
-        why: remote storage was asked and does not tell the state, "" otherwise.
-        may_pass: asked again it may.
-        as_broker: take the file where the files begin, as a broker does that opens the log, be it right or wrong.
-    """
-
+    # The log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
     is_continued: bool | None = None
-    start: StartState | None = None
+    start: StartState | None = None  # the state to begin with; None where none is known
+    # The state at the end of a copy that ends behind the first file, where none is known at that.
     copy: CopyState | None = None
-    why: str = ""
-    may_pass: bool = False
+    why: str = ""  # remote storage was asked and does not tell the state, "" otherwise
+    may_pass: bool = False  # asked again it may
+    # Take the file where the files begin, as a broker does that opens the log, be it right or wrong.
     as_broker: bool = False
 
     def goes_back(self, partition: Partition) -> bool:
@@ -68,29 +62,20 @@ AS_BROKER = Beginning(as_broker=True)
 
 @dataclass
 class Replay:
-    """The results of replaying a partition; filled while the boundaries are iterated.
-
-    Attributes:
-        ends: how each segment file ended, by base offset, up to the first damaged one.
-        begins: what was known of the log before its files.
-        log_end: exclusive end offset of what could be read.
-        damage: the finding that stopped the replay, or None.
-        refusal: where a broker could not replay the log any further, or None.
-        unstable_from: first offset of the oldest transaction that is open at the high watermark, or None.
-        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
-        closed_state: state at the active segment's base offset, to start the next replay from.
-    """
+    """The results of replaying a partition; filled while the boundaries are iterated."""
 
     partition: Partition
-    begins: Beginning = NOT_LOOKED
+    begins: Beginning = NOT_LOOKED  # what was known of the log before its files
+    # How each segment file ended, by base offset, up to the first damaged one.
     ends: dict[int, SegmentEnd] = field(default_factory=dict)
-    log_end: int = 0
-    damage: Finding | None = None
-    refusal: Refusal | None = None
+    log_end: int = 0  # exclusive end offset of what could be read
+    damage: Finding | None = None  # the finding that stopped the replay, or None
+    refusal: Refusal | None = None  # where a broker could not replay the log any further, or None
+    # First offset of the oldest transaction that is open at the high watermark, or None.
     unstable_from: int | None = None
     is_watched: bool = False
-    closed_state: StartState | None = None
-    lacks_start: bool = False
+    closed_state: StartState | None = None  # state at the active segment's base offset, to start the next replay from
+    lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
 
     @property
     def started_at(self) -> int:

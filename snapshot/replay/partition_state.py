@@ -30,42 +30,28 @@ from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, Snap
 
 @dataclass(frozen=True, slots=True)
 class StoredAt:
-    """A computed snapshot in object storage.
-
-    Attributes:
-        crc32c: of the whole object.
-        written_by: number of the run that put it; None where it was there.
-        is_mended: that run put it in the place of a damaged one.
-    """
+    """A computed snapshot in object storage."""
 
     key: str
-    crc32c: int
+    crc32c: int  # of the whole object
     entry_count: int
-    written_by: int | None = None
-    is_mended: bool = False
+    written_by: int | None = None  # number of the run that put it; None where it was there
+    is_mended: bool = False  # that run put it in the place of a damaged one
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAt:
-    """The stored result of one snapshot offset: plain, fit for a row.
+    """The stored result of one snapshot offset: plain, fit for a row."""
 
-    Attributes:
-        offset: exclusive end offset.
-        comparison: of the file at this offset; MISSING when there is none.
-        provenance: of the computed entries.
-        folded_from: offset the fold began at, for the manifest.
-        open_transactions: (producer id, first offset) of those open here; None where they were not asked for, are too
-            many, or nobody knows all of them.
-        stored: what was put into object storage, or was there; None where nothing is.
-    """
-
-    offset: int
-    comparison: Comparison
-    provenance: Provenance
-    folded_from: int
+    offset: int  # exclusive end offset
+    comparison: Comparison  # of the file at this offset; MISSING when there is none
+    provenance: Provenance  # of the computed entries
+    folded_from: int  # offset the fold began at, for the manifest
     file: SnapshotFile = NO_FILE
+    # (producer id, first offset) of those open here; None where they were not asked for, are too many, or nobody knows
+    # all of them.
     open_transactions: tuple[tuple[int, int], ...] | None = None
-    stored: StoredAt | None = None
+    stored: StoredAt | None = None  # what was put into object storage, or was there; None where nothing is
 
 
 class Boundary:
@@ -135,35 +121,25 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class StartState:
-    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells.
-
-    Attributes:
-        history_from: batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's
-            first offset it is where a scan window began.
-        has_adopted: a broker's snapshot already told what the log could not.
-        lacks_start: batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
-    """
+    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells."""
 
     offset: int
     deltas: np.ndarray
+    # Batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's first offset it is
+    # where a scan window began.
     history_from: int
-    has_adopted: bool
+    has_adopted: bool  # a broker's snapshot already told what the log could not
+    # Batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
     lacks_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """The producer state at the end of a remote segment that ends behind the first file of the log.
+    """The producer state at the end of a remote segment that ends behind the first file of the log."""
 
-    Attributes:
-        offset: exclusive; a base offset of the log.
-        entries: ENTRY_DTYPE, ascending producer id.
-        is_believed: asked how it compares with what the files before say.
-    """
-
-    offset: int
-    entries: np.ndarray
-    is_believed: Callable[[Comparison], bool]
+    offset: int  # exclusive; a base offset of the log
+    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
+    is_believed: Callable[[Comparison], bool]  # asked how it compares with what the files before say
 
 
 NOT_ASKED = "which was not asked (--remote)"

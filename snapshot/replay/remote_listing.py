@@ -32,29 +32,19 @@ class Encryption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
-    """A copy attempt of a segment that reaches into the local log, or is being made.
-
-    Attributes:
-        end_offset: exclusive.
-        size: bytes of the log; 0 of what is no complete copy.
-        max_timestamp: ms, -1 of what is no complete copy.
-        leader_epochs: (epoch, start offset) of the segment, ascending.
-        is_finished: it counts; else somebody else's that is under way, or one of ours that is finished or made again.
-        written_at: ms by the store's clock.
-        is_ours: known to be; of what is finished nobody asks.
-        is_brokers: no claim names it.
-    """
+    """A copy attempt of a segment that reaches into the local log, or is being made."""
 
     segment_id: str
     start_offset: int
-    end_offset: int
-    size: int = 0
-    max_timestamp: int = -1
-    leader_epochs: LeaderEpochs = ()
+    end_offset: int  # exclusive
+    size: int = 0  # bytes of the log; 0 of what is no complete copy
+    max_timestamp: int = -1  # ms, -1 of what is no complete copy
+    leader_epochs: LeaderEpochs = ()  # (epoch, start offset) of the segment, ascending
+    # It counts; else somebody else's that is under way, or one of ours that is finished or made again.
     is_finished: bool = False
-    written_at: int = 0
-    is_ours: bool = False
-    is_brokers: bool = False
+    written_at: int = 0  # ms by the store's clock
+    is_ours: bool = False  # known to be; of what is finished nobody asks
+    is_brokers: bool = False  # no claim names it
 
     @property
     def facts(self) -> CopyFacts:
@@ -64,20 +54,13 @@ class ListedCopy:
 
 @dataclass(frozen=True, slots=True)
 class RemoteListing:
-    """The remote inventory of a partition, as far as a replay needs it.
-
-    Attributes:
-        expired_to: `tiersnap expire` deleted the copies below it; exclusive, None where it never did.
-        encryption: None where nobody looked.
-        encrypted_by: key of a manifest that shows that the plugin encrypts; None where none does.
-        leftover_count: leftovers of ended attempts; None where nobody looked.
-    """
+    """The remote inventory of a partition, as far as a replay needs it."""
 
     copies: tuple[ListedCopy, ...] = ()
-    expired_to: int | None = None
-    encryption: Encryption | None = None
-    encrypted_by: str | None = None
-    leftover_count: int | None = None
+    expired_to: int | None = None  # `tiersnap expire` deleted the copies below it; exclusive, None where it never did
+    encryption: Encryption | None = None  # None where nobody looked
+    encrypted_by: str | None = None  # key of a manifest that shows that the plugin encrypts; None where none does
+    leftover_count: int | None = None  # leftovers of ended attempts; None where nobody looked
 
     def coverage(self, leader_epochs: LeaderEpochs | None, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what remote storage holds under the leader epochs of the local log.
@@ -110,17 +93,12 @@ NOTHING_SEEN = RemoteListing()
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStart:
-    """A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`.
+    """A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`."""
 
-    Attributes:
-        offset: exclusive.
-        crc32c: of the whole snapshot, by the copy's claim; None for a copy whose claim nobody read.
-    """
-
-    offset: int
+    offset: int  # exclusive
     segment_id: str
     segment_start_offset: int
-    crc32c: int | None
+    crc32c: int | None  # of the whole snapshot, by the copy's claim; None for a copy whose claim nobody read
     provenance: Provenance
 
 

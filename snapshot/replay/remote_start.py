@@ -143,19 +143,13 @@ FindBeginning = Callable[[Partition], Beginning]
 
 @dataclass
 class Beginnings:
-    """Asks of each log that may go back further than its files; once remote storage does not answer, of none.
+    """Asks of each log that may go back further than its files; once remote storage does not answer, of none."""
 
-    Attributes:
-        find: asks remote storage; None to ask nothing.
-        unknown: why remote storage does not say what came before a log's files, by partition.
-        away: why remote storage is asked no more, "" while it answers.
-        may_pass: of `unknown` some may be known when this is run again.
-    """
-
-    find: FindBeginning | None = None
+    find: FindBeginning | None = None  # asks remote storage; None to ask nothing
+    # Why remote storage does not say what came before a log's files, by partition.
     unknown: dict[str, str] = field(default_factory=dict)
-    away: str = ""
-    may_pass: bool = False
+    away: str = ""  # why remote storage is asked no more, "" while it answers
+    may_pass: bool = False  # of `unknown` some may be known when this is run again
 
     def of(self, partition: Partition) -> Beginning:
         """Return what is known of a log before its first file."""

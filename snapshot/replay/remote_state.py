@@ -54,15 +54,10 @@ class RemoteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Vouching:
-    """The snapshot of a remote segment, by its claim.
+    """The snapshot of a remote segment, by its claim."""
 
-    Attributes:
-        is_ours: a claim of ours names the segment.
-        provenance: what the snapshot was made of, if the claim vouches for it; None otherwise.
-    """
-
-    is_ours: bool = False
-    provenance: Provenance | None = None
+    is_ours: bool = False  # a claim of ours names the segment
+    provenance: Provenance | None = None  # what the snapshot was made of, if the claim vouches for it; None otherwise
 
 
 class RemoteReader(Protocol):
@@ -91,19 +86,12 @@ class RemoteReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemoteState:
-    """The state of a log at an offset, as remote storage tells it.
+    """The state of a log at an offset, as remote storage tells it."""
 
-    Attributes:
-        offset: exclusive.
-        entries: ENTRY_DTYPE, ascending producer id.
-        is_complete: it tells all that the log ever told up to there, not only what a broker had kept.
-        refused: why later snapshots were not believed, a sentence each.
-    """
-
-    offset: int
-    entries: np.ndarray
-    is_complete: bool
-    refused: tuple[str, ...] = ()
+    offset: int  # exclusive
+    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
+    is_complete: bool  # it tells all that the log ever told up to there, not only what a broker had kept
+    refused: tuple[str, ...] = ()  # why later snapshots were not believed, a sentence each
 
 
 def find_state(

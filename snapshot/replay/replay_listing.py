@@ -33,14 +33,10 @@ _IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storag
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resume:
-    """The state that an earlier run's replay left of a partition.
+    """The state that an earlier run's replay left of a partition."""
 
-    Attributes:
-        start: the state to go on from; None where there is none.
-        snapshots: by offset, what is remembered of the snapshot offsets up to there.
-    """
-
-    start: StartState | None = None
+    start: StartState | None = None  # the state to go on from; None where there is none
+    # By offset, what is remembered of the snapshot offsets up to there.
     snapshots: Mapping[int, SnapshotAt] = field(default_factory=dict)
 
 
@@ -49,19 +45,13 @@ FROM_THE_BEGINNING = Resume()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """A partition that was replayed.
-
-    Attributes:
-        errors: what went wrong, in order; `attrs["at"]` of each says where in the partition.
-        unread_count: snapshot files that could not be read.
-        is_finished: nothing more can be found out until something changes.
-        state: to go on from when something was added; None where the next replay must begin anew.
-    """
+    """A partition that was replayed."""
 
     examination: Examination
-    errors: tuple[TiersnapError, ...]
-    unread_count: int = 0
-    is_finished: bool = False
+    errors: tuple[TiersnapError, ...]  # what went wrong, in order; `attrs["at"]` of each says where in the partition
+    unread_count: int = 0  # snapshot files that could not be read
+    is_finished: bool = False  # nothing more can be found out until something changes
+    # To go on from when something was added; None where the next replay must begin anew.
     state: StartState | None = None
 
 
@@ -72,21 +62,15 @@ def told_at(partition: Partition, error: TiersnapError) -> str:
 
 @dataclass(frozen=True)
 class ListingReplay:
-    """Replays listed partitions; nothing is written to object storage without a sink.
-
-    Attributes:
-        run: number of the run.
-        now: ms, the run's only reading of the clock.
-        look: reads a state of remote storage that a listing names; None where no listing does.
-        away: what a sink said that does not answer: it is not asked again, or every boundary of every partition would
-            wait for its time-outs.
-    """
+    """Replays listed partitions; nothing is written to object storage without a sink."""
 
     options: ReplayOptions
     sink: SnapshotSink | None
-    run: int
-    now: int
-    look: RemoteLook | None = None
+    run: int  # number of the run
+    now: int  # ms, the run's only reading of the clock
+    look: RemoteLook | None = None  # reads a state of remote storage that a listing names; None where no listing does
+    # What a sink said that does not answer: it is not asked again, or every boundary of every partition would wait for
+    # its time-outs.
     away: list[str] = field(default_factory=list)
 
     def replay(self, listing: PartitionListing, decodes: DecodeSource, resume: Resume = FROM_THE_BEGINNING) -> Replayed:

@@ -21,15 +21,12 @@ from tiersnap.snapshot.replay.producer_fold import ProducerFold
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's.
-
-    Attributes:
-        max_timestamp: ms, largest of all the segment's entries up to the end of this run, those of earlier runs of the
-            segment included; -1 without one.
-    """
+    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's."""
 
     start_offset: int
     deltas: np.ndarray
+    # ms, largest of all the segment's entries up to the end of this run, those of earlier runs of the segment included;
+    # -1 without one.
     max_timestamp: int
 
 

@@ -38,28 +38,19 @@ _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers.
+    """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
 
-    Attributes:
-        strict: the verdict when every entry counts; SUSPECT says no more than that some differ.
-        says: the facts in words.
-        lacking: in the log, not in the file.
-        differing: in both with other values.
-        forgotten: in both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and
-            it came back. Its next marker sets the epoch again, and until then no coordinator is fenced by it.
-        unexplained: in the file only, although the log still holds everything they could come from.
-        extending: values the log no longer holds the batches for.
-        harmful_until: ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER
-            where one has an open transaction, -1 where there is none.
-    """
-
-    strict: SnapshotVerdict
-    says: str
-    lacking: int = 0
-    differing: int = 0
+    strict: SnapshotVerdict  # the verdict when every entry counts; SUSPECT says no more than that some differ
+    says: str  # the facts in words
+    lacking: int = 0  # in the log, not in the file
+    differing: int = 0  # in both with other values
+    # In both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and it came back.
+    # Its next marker sets the epoch again, and until then no coordinator is fenced by it.
     forgotten: int = 0
-    unexplained: int = 0
-    extending: int = 0
+    unexplained: int = 0  # in the file only, although the log still holds everything they could come from
+    extending: int = 0  # values the log no longer holds the batches for
+    # ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER where one has an
+    # open transaction, -1 where there is none.
     harmful_until: int = NONE
 
     @property
@@ -213,16 +204,11 @@ ReadSnapshot = Callable[[int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """The bytes of a snapshot file that was found.
+    """The bytes of a snapshot file that was found."""
 
-    Attributes:
-        size, crc32c: of the whole file; None where there is none, or it could not be read.
-        not_read: why it could not be read; None where it could, or is not there.
-    """
-
-    size: int | None = None
+    size: int | None = None  # size, crc32c: of the whole file; None where there is none, or it could not be read
     crc32c: int | None = None
-    not_read: str | None = None
+    not_read: str | None = None  # why it could not be read; None where it could, or is not there
 
 
 NO_FILE = SnapshotFile()
@@ -230,16 +216,11 @@ NO_FILE = SnapshotFile()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundSnapshot:
-    """The file at a snapshot offset.
-
-    Attributes:
-        comparison: what to say where no entries can be read.
-        entries: ENTRY_DTYPE, ascending producer id; None where none can be read.
-    """
+    """The file at a snapshot offset."""
 
     file: SnapshotFile
-    comparison: Comparison
-    entries: np.ndarray | None = None
+    comparison: Comparison  # what to say where no entries can be read
+    entries: np.ndarray | None = None  # ENTRY_DTYPE, ascending producer id; None where none can be read
 
 
 _NOT_COMPARED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared yet")

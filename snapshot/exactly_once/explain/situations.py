@@ -29,17 +29,11 @@ Ask = Callable[[Any], SituationAnswer | None]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One situation.
+    """One situation."""
 
-    Attributes:
-        name: words with hyphens.
-        request: the API that is asked, as Produce or InitProducerId.
-        when: a clause, in words.
-    """
-
-    name: str
-    request: str
-    when: str
+    name: str  # words with hyphens
+    request: str  # the API that is asked, as Produce or InitProducerId
+    when: str  # a clause, in words
     ask: Ask
 
 
@@ -50,30 +44,18 @@ def situations(request: str, example: Callable[[Row], Ask], table: str) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One row.
+    """One row."""
 
-    Attributes:
-        who: broker, coordinator, client or application.
-        releases: that say or do so, as one range.
-        changed_by: what made it so in the first of them.
-        transaction_version: of a coordinator, 1 for 0 and 1; None if it says nothing.
-        situation: its name, of a broker or a coordinator.
-        when: the situation, or the condition of a client, in words.
-        answer: of a broker or a coordinator, or the error that a client gets.
-        does: what it does besides, or what a client does.
-        severity: of a client's reaction.
-    """
-
-    who: str
-    releases: str
-    changed_by: str
-    transaction_version: int | None
+    who: str  # broker, coordinator, client or application
+    releases: str  # that say or do so, as one range
+    changed_by: str  # what made it so in the first of them
+    transaction_version: int | None  # of a coordinator, 1 for 0 and 1; None if it says nothing
     request: str
-    situation: str | None
-    when: str
-    answer: Answer | None
-    does: str
-    severity: str | None = None
+    situation: str | None  # its name, of a broker or a coordinator
+    when: str  # the situation, or the condition of a client, in words
+    answer: Answer | None  # of a broker or a coordinator, or the error that a client gets
+    does: str  # what it does besides, or what a client does
+    severity: str | None = None  # of a client's reaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,17 +76,13 @@ class AppendOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AppendAnswer:
-    """The answer to the producer.
+    """The answer to the producer."""
 
-    Attributes:
-        rule: which check decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
-            `transaction`, `origin`.
-        duplicate_of: the cached batch that was sent again; its offsets are in the answer.
-    """
-
+    # Which check decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
+    # `transaction`, `origin`.
     rule: str
     answer: Answer
-    duplicate_of: BatchMetadata | None = None
+    duplicate_of: BatchMetadata | None = None  # the cached batch that was sent again; its offsets are in the answer
 
 
 def append(

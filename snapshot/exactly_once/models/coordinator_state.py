@@ -43,26 +43,20 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """One transactional id.
-
-    Attributes:
-        last_producer_epoch: the epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
-        previous_producer_id: the producer id before the last record, another one only right after a rotation; -1 before
-            any record was written, or where it did not survive a failover.
-        next_producer_id: reserved for the end of a transaction that exhausts the epoch, else -1.
-        instance_epoch: KIP-360's draft alone: the epoch that the running instance began with.
-        is_pending: a record of it is being written, and the next state is known in memory alone.
-        has_failed_fence: the record of an earlier fence could not be written; `producer_epoch` is that fence's.
-    """
+    """One transactional id."""
 
     producer_id: int
     producer_epoch: int
     state: TransactionState
+    # The epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
     last_producer_epoch: int = NO_EPOCH
+    # The producer id before the last record, another one only right after a rotation; -1 before any record was written,
+    # or where it did not survive a failover.
     previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID
-    instance_epoch: int = NO_EPOCH
-    is_pending: bool = False
+    next_producer_id: int = NO_PRODUCER_ID  # reserved for the end of a transaction that exhausts the epoch, else -1
+    instance_epoch: int = NO_EPOCH  # KIP-360's draft alone: the epoch that the running instance began with
+    is_pending: bool = False  # a record of it is being written, and the next state is known in memory alone
+    # The record of an earlier fence could not be written; `producer_epoch` is that fence's.
     has_failed_fence: bool = False
 
     @property
@@ -86,32 +80,25 @@ class ResumeRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorEra(Era):
-    """The coordinators of some releases.
+    """The coordinators of some releases."""
 
-    Attributes:
-        transaction_version: the highest transaction.version of the server that the era is for; the server's alone
-            decides how it fences.
-        fenced: what a client is told whose epoch is not the current one.
-        looks_for_pending_first: whether AddPartitionsToTxn looks for a pending record before it compares ids.
-        knows_two_phases: whether requests have the flags of KIP-939.
-        fence_is_kept: whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and
-            4.0.0 did both (KAFKA-19367).
-        fence_keeps_last: whether a fence leaves the last epoch as it was while its record is not written yet. Nobody
-            sees it: the record of the abort sets it anew.
-        fences_last_epoch: whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id
-            (KAFKA-20090); before, the coordinator failed.
-        persists_rotation: whether the previous and the next producer id are in the record, and survive a failover
-            (KAFKA-20310); with transaction.version 0 they never are.
-    """
-
+    # The highest transaction.version of the server that the era is for; the server's alone decides how it fences.
     transaction_version: int = 1
     resume: ResumeRule = ResumeRule.LAST_EPOCH
-    fenced: Answer = Answer.PRODUCER_FENCED
-    looks_for_pending_first: bool = True
-    knows_two_phases: bool = False
+    fenced: Answer = Answer.PRODUCER_FENCED  # what a client is told whose epoch is not the current one
+    looks_for_pending_first: bool = True  # whether AddPartitionsToTxn looks for a pending record before it compares ids
+    knows_two_phases: bool = False  # whether requests have the flags of KIP-939
+    # Whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and 4.0.0 did both
+    # (KAFKA-19367)
     fence_is_kept: bool = True
+    # Whether a fence leaves the last epoch as it was while its record is not written yet. Nobody sees it: the record of
+    # the abort sets it anew.
     fence_keeps_last: bool = False
+    # Whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id (KAFKA-20090); before, the
+    # coordinator failed.
     fences_last_epoch: bool = False
+    # Whether the previous and the next producer id are in the record, and survive a failover (KAFKA-20310); with
+    # transaction.version 0 they never are.
     persists_rotation: bool = False
 
 

@@ -56,21 +56,16 @@ _MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAnswer:
-    """The answer to the client, and the record appended to `__transaction_state`.
-
-    Attributes:
-        identity: producer id and epoch that the client continues with, None with an error.
-        record: the transactional id as it is afterwards; None if no record is written.
-        fence: PrepareEpochFence, the step in memory before the record of a fence-abort; None elsewhere, and if the
-            epoch has no room.
-        rule: number of the row that decided, of InitProducerId.
-    """
+    """The answer to the client, and the record appended to `__transaction_state`."""
 
     answer: Answer
+    # Producer id and epoch that the client continues with, None with an error.
     identity: ProducerIdAndEpoch | None = None
-    record: TransactionMetadata | None = None
+    record: TransactionMetadata | None = None  # the transactional id as it is afterwards; None if no record is written
+    # PrepareEpochFence, the step in memory before the record of a fence-abort; None elsewhere, and if the epoch has no
+    # room.
     fence: TransactionMetadata | None = None
-    rule: str = ""
+    rule: str = ""  # number of the row that decided, of InitProducerId
 
 
 def end_transaction(

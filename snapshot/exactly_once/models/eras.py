@@ -16,19 +16,12 @@ from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """Releases that are alike.
+    """Releases that are alike."""
 
-    Attributes:
-        name: column of the decision tables.
-        first: the first release, as numbers.
-        releases: as people say it.
-        changed_by: the KIPs and issues that made it another era.
-    """
-
-    name: str
-    first: tuple[int, ...]
-    releases: str
-    changed_by: str
+    name: str  # column of the decision tables
+    first: tuple[int, ...]  # the first release, as numbers
+    releases: str  # as people say it
+    changed_by: str  # the KIPs and issues that made it another era
 
 
 E = TypeVar("E", bound=Era)
@@ -73,35 +66,23 @@ def _range(eras: Sequence[Era]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEra(Era):
-    """The brokers of some releases, as producers meet them.
+    """The brokers of some releases, as producers meet them."""
 
-    Attributes:
-        cached_batches: how many batches of a producer a broker can tell to be sent again.
-        forgets_deleted: whether a live leader forgets a producer with the last of its records (until KAFKA-7190).
-        stale_epoch_is_fatal: what INVALID_PRODUCER_EPOCH means to a client: its end, or abort and go on (KIP-588).
-        replica_refuses_older_marker: whether a marker of a lower epoch stops a replica, too.
-        marker_moves_timestamp: whether a marker keeps its producer from expiring.
-        verifies: whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1).
-        verifies_offsets: whether it does so, too, for offsets that a group coordinator commits.
-        ongoing_needs_epoch: whether a transaction that is open spares the question only in the same epoch.
-        checks_epoch_first: whether an older epoch is refused before the question.
-        speaks_version_2: whether transactions of protocol version 2 exist (KIP-890, part 2).
-        marker_needs_bump: whether a marker of a version 2 transaction must raise the epoch (KIP-1228).
-        tolerates_last_epoch: whether such a marker need not where the epoch is 32767 already.
-    """
-
-    cached_batches: int = 5
+    cached_batches: int = 5  # how many batches of a producer a broker can tell to be sent again
+    # Whether a live leader forgets a producer with the last of its records (until KAFKA-7190)
     forgets_deleted: bool = False
+    # What INVALID_PRODUCER_EPOCH means to a client: its end, or abort and go on (KIP-588)
     stale_epoch_is_fatal: bool = False
-    replica_refuses_older_marker: bool = False
-    marker_moves_timestamp: bool = True
+    replica_refuses_older_marker: bool = False  # whether a marker of a lower epoch stops a replica, too
+    marker_moves_timestamp: bool = True  # whether a marker keeps its producer from expiring
+    # Whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1)
     verifies: bool = False
-    verifies_offsets: bool = False
-    ongoing_needs_epoch: bool = False
-    checks_epoch_first: bool = False
-    speaks_version_2: bool = False
-    marker_needs_bump: bool = False
-    tolerates_last_epoch: bool = False
+    verifies_offsets: bool = False  # whether it does so, too, for offsets that a group coordinator commits
+    ongoing_needs_epoch: bool = False  # whether a transaction that is open spares the question only in the same epoch
+    checks_epoch_first: bool = False  # whether an older epoch is refused before the question
+    speaks_version_2: bool = False  # whether transactions of protocol version 2 exist (KIP-890, part 2)
+    marker_needs_bump: bool = False  # whether a marker of a version 2 transaction must raise the epoch (KIP-1228)
+    tolerates_last_epoch: bool = False  # whether such a marker need not where the epoch is 32767 already
 
 
 _BEFORE_2_4 = {

@@ -55,22 +55,14 @@ TABLE = read_table("""
 
 @dataclass(frozen=True, slots=True)
 class ExceptionGroup:
-    """The group of one error.
-
-    Attributes:
-        proposed: its severity by KIP-691.
-        wraps: how many exceptions KIP-691 would put around it: 0 or 1, never more.
-        failure_type: KIP-691's reason in ProduceFailedException, None if it is no produce error.
-        streams_action: what Kafka Streams would throw the error again as by KIP-691, None if it would retry.
-        kip1050: base class since 4.1, None if it has none of KIP-1050's.
-    """
+    """The group of one error."""
 
     surface: Surface
-    proposed: Severity
-    wraps: int
-    failure_type: str | None
-    streams_action: str | None
-    kip1050: str | None
+    proposed: Severity  # its severity by KIP-691
+    wraps: int  # how many exceptions KIP-691 would put around it: 0 or 1, never more
+    failure_type: str | None  # KIP-691's reason in ProduceFailedException, None if it is no produce error
+    streams_action: str | None  # what Kafka Streams would throw the error again as by KIP-691, None if it would retry
+    kip1050: str | None  # base class since 4.1, None if it has none of KIP-1050's
 
 
 def exception_group(error: Answer) -> ExceptionGroup | None:

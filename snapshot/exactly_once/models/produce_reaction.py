@@ -78,46 +78,27 @@ _SAID_AS_ABORTABLE = frozenset({"11"})
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """A client's knowledge of the batch that failed.
+    """A client's knowledge of the batch that failed."""
 
-    Attributes:
-        producer_epoch: of the batch.
-        log_start_offset: in the produce response; -1 where the leader moved while it answered.
-        last_acked_offset: inclusive, of the partition; -1 before the first acknowledgement.
-        was_renumbered: since it was last drained.
-        is_next: its first sequence follows the last one that was acknowledged.
-        has_unresolved: an earlier batch of the partition expired after it was sent.
-        follows_unresolved: this batch directly follows that one.
-        has_attempts: time and retries are left.
-        has_records: it holds several records.
-        can_bump: the coordinator takes InitProducerId with an identity (2.5 and later), or speaks version 2.
-    """
-
-    producer_epoch: int = 0
-    log_start_offset: int = -1
-    last_acked_offset: int = -1
-    was_renumbered: bool = False
-    is_next: bool = True
-    has_unresolved: bool = False
-    follows_unresolved: bool = False
-    has_attempts: bool = True
-    has_records: bool = True
-    can_bump: bool = True
+    producer_epoch: int = 0  # of the batch
+    log_start_offset: int = -1  # in the produce response; -1 where the leader moved while it answered
+    last_acked_offset: int = -1  # inclusive, of the partition; -1 before the first acknowledgement
+    was_renumbered: bool = False  # since it was last drained
+    is_next: bool = True  # its first sequence follows the last one that was acknowledged
+    has_unresolved: bool = False  # an earlier batch of the partition expired after it was sent
+    follows_unresolved: bool = False  # this batch directly follows that one
+    has_attempts: bool = True  # time and retries are left
+    has_records: bool = True  # it holds several records
+    can_bump: bool = True  # the coordinator takes InitProducerId with an identity (2.5 and later), or speaks version 2
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceReaction:
-    """The client's reaction.
+    """The client's reaction."""
 
-    Attributes:
-        rule: row of the table; empty where the answer is no error.
-        reaction: None if such a client does not get this answer.
-        said: the error that the application sees, where it is another one.
-    """
-
-    rule: str
-    reaction: Reaction | None
-    said: Answer | None = None
+    rule: str  # row of the table; empty where the answer is no error
+    reaction: Reaction | None  # None if such a client does not get this answer
+    said: Answer | None = None  # the error that the application sees, where it is another one
 
 
 def knows_error(answer: Answer) -> bool:

@@ -29,20 +29,13 @@ class BatchMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """A producer as a broker knows it.
-
-    Attributes:
-        batches: of this epoch, oldest first; none after a marker that changed the epoch.
-        coordinator_epoch: of the last marker, -1 without one.
-        txn_first_offset: first offset of the open transaction, None without one.
-        timestamp: ms, of the last batch or marker; -1 without one.
-    """
+    """A producer as a broker knows it."""
 
     producer_epoch: int
-    batches: tuple[BatchMetadata, ...] = ()
-    coordinator_epoch: int = -1
-    txn_first_offset: int | None = None
-    timestamp: int = -1
+    batches: tuple[BatchMetadata, ...] = ()  # of this epoch, oldest first; none after a marker that changed the epoch
+    coordinator_epoch: int = -1  # of the last marker, -1 without one
+    txn_first_offset: int | None = None  # first offset of the open transaction, None without one
+    timestamp: int = -1  # ms, of the last batch or marker; -1 without one
 
     @property
     def last_sequence(self) -> int:

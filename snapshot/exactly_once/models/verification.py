@@ -53,32 +53,20 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 @dataclass(frozen=True, slots=True)
 class PendingVerification:
-    """A question about the producer that is still under way; it also holds back batches outside transactions.
+    """A question about the producer that is still under way; it also holds back batches outside transactions."""
 
-    Attributes:
-        lowest_sequence: the lowest first sequence that was asked about in the producer's newest epoch.
-        transaction_version: of the batch that was asked about first.
-    """
-
-    lowest_sequence: int
-    transaction_version: int = 1
+    lowest_sequence: int  # the lowest first sequence that was asked about in the producer's newest epoch
+    transaction_version: int = 1  # of the batch that was asked about first
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCheck:
-    """The circumstances of the question.
+    """The circumstances of the question."""
 
-    Attributes:
-        said: what comes of it if it is asked.
-        is_enabled: transaction.partition.verification.enable; transactions of version 2 always ask.
-        pending: another question about the producer; None if none is under way.
-        produce_version: of the produce request.
-    """
-
-    said: CheckResult = CheckResult.VERIFIED
-    is_enabled: bool = True
-    pending: PendingVerification | None = None
-    produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE
+    said: CheckResult = CheckResult.VERIFIED  # what comes of it if it is asked
+    is_enabled: bool = True  # transaction.partition.verification.enable; transactions of version 2 always ask
+    pending: PendingVerification | None = None  # another question about the producer; None if none is under way
+    produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE  # of the produce request
 
 
 VERIFIED = TransactionCheck()

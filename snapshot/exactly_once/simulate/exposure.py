@@ -35,38 +35,25 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The producers that an empty snapshot at `offset` would expose now, counted.
-
-    Attributes:
-        producers: named below the offset, and alive now.
-        lost: of these, not named again: the follower does not know them.
-        degraded: of these, known again, but with less than the leader knows.
-        doubled: of both, those whose last batch the follower would append once more if it was sent again: it does not
-            know them, or knows a marker of them alone.
-        doubled_automatically: those that wrote so lately that a client may send it again by itself.
-        doubled_records: in the batches that the leader knows of the doubled, at most five each.
-        doubled_bytes: of these batches, None if no header says it.
-        fencing_lost: of the lost, those with an epoch above 0: an instance that was fenced could write.
-        coordinator_epochs_lost: of all, those whose last marker is forgotten: a fenced coordinator could write one.
-        open_transactions_lost: of the lost and the degraded, those whose open transaction began below the offset.
-        exposed_ms: until the last of the lost is dropped: then the empty snapshot says no less than the true one. 0 if
-            nobody is lost, None if one has an open transaction or nothing expires.
-        producer_ms: sum over the lost of the time until a broker drops them by itself.
-    """
+    """The producers that an empty snapshot at `offset` would expose now, counted."""
 
     offset: int
-    producers: int
-    lost: int
-    degraded: int
+    producers: int  # named below the offset, and alive now
+    lost: int  # of these, not named again: the follower does not know them
+    degraded: int  # of these, known again, but with less than the leader knows
+    # Of both, those whose last batch the follower would append once more if it was sent again: it does not know them,
+    # or knows a marker of them alone.
     doubled: int
-    doubled_automatically: int
-    doubled_records: int
-    doubled_bytes: int | None
-    fencing_lost: int
-    coordinator_epochs_lost: int
-    open_transactions_lost: int
+    doubled_automatically: int  # those that wrote so lately that a client may send it again by itself
+    doubled_records: int  # in the batches that the leader knows of the doubled, at most five each
+    doubled_bytes: int | None  # of these batches, None if no header says it
+    fencing_lost: int  # of the lost, those with an epoch above 0: an instance that was fenced could write
+    coordinator_epochs_lost: int  # of all, those whose last marker is forgotten: a fenced coordinator could write one
+    open_transactions_lost: int  # of the lost and the degraded, those whose open transaction began below the offset
+    # Until the last of the lost is dropped: then the empty snapshot says no less than the true one. 0 if nobody is
+    # lost, None if one has an open transaction or nothing expires.
     exposed_ms: int | None
-    producer_ms: int
+    producer_ms: int  # sum over the lost of the time until a broker drops them by itself
 
 
 class ProducersAtRisk:

@@ -20,37 +20,25 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass
 class HostSimulation:
-    """Simulates partition by partition, and adds up what it finds.
+    """Simulates partition by partition, and adds up what it finds."""
 
-    Attributes:
-        snapshot: of the replica.
-        producer_expiration: ms; None if producers never expire.
-        brokers, clients: the releases that answer; the tally is of the last brokers.
-        transaction_version: of transactions that begin now.
-        everything: also rows in which the replica answers as the leader does.
-        by_producer: a row a producer and write instead, for the last brokers.
-        beginnings: what came before the files of a log.
-        not_compared: partitions of which nothing can be said: their logs begin in remote storage, which was not asked,
-            or does not tell how.
-        not_whole: partitions that are not simulated, as their logs cannot be replayed to the end; `findings` say why.
-        findings: what is damaged or may not be read.
-        said: sentences about partitions that were not, or not wholly, simulated.
-    """
-
-    snapshot: ReplicaSnapshot
+    snapshot: ReplicaSnapshot  # of the replica
     expiry: Expiry
-    producer_expiration: int | None
-    brokers: tuple[BrokerEra, ...]
+    producer_expiration: int | None  # ms; None if producers never expire
+    brokers: tuple[BrokerEra, ...]  # brokers, clients: the releases that answer; the tally is of the last brokers
     clients: tuple[ClientEra, ...]
-    transaction_version: int
+    transaction_version: int  # of transactions that begin now
     check_crc: bool
-    everything: bool
-    by_producer: bool
-    beginnings: Beginnings = field(default_factory=Beginnings)
+    everything: bool  # also rows in which the replica answers as the leader does
+    by_producer: bool  # a row a producer and write instead, for the last brokers
+    beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
+    # Partitions of which nothing can be said: their logs begin in remote storage, which was not asked, or does not tell
+    # how.
     not_compared: list[str] = field(default_factory=list)
+    # Partitions that are not simulated, as their logs cannot be replayed to the end; `findings` say why.
     not_whole: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    said: list[str] = field(default_factory=list)  # sentences about partitions that were not, or not wholly, simulated
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.brokers[-1])

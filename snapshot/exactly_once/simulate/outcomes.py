@@ -166,26 +166,16 @@ def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over partitions for brokers of one era.
-
-    Attributes:
-        producers: alive on the leader, in each partition.
-        unknown: of these, not known to the replica.
-        doubled: last batches that would be appended a second time if they were sent again.
-        doubled_older: likewise of the batches before them.
-        refused: next batches in sequence that would be refused, and the leader would take.
-        unrecognized: batches sent again that would be refused, and the leader would acknowledge once more.
-        zombies: first writes of fenced instances that would be taken, and the leader would refuse.
-    """
+    """Counts over partitions for brokers of one era."""
 
     era: BrokerEra
-    producers: int = 0
-    unknown: int = 0
-    doubled: int = 0
-    doubled_older: int = 0
-    refused: int = 0
-    unrecognized: int = 0
-    zombies: int = 0
+    producers: int = 0  # alive on the leader, in each partition
+    unknown: int = 0  # of these, not known to the replica
+    doubled: int = 0  # last batches that would be appended a second time if they were sent again
+    doubled_older: int = 0  # likewise of the batches before them
+    refused: int = 0  # next batches in sequence that would be refused, and the leader would take
+    unrecognized: int = 0  # batches sent again that would be refused, and the leader would acknowledge once more
+    zombies: int = 0  # first writes of fenced instances that would be taken, and the leader would refuse
 
     def add(self, classes: Iterable[WriteClass]) -> None:
         """Count the classes of one partition."""

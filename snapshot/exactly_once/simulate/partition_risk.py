@@ -26,44 +26,28 @@ DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.r
 
 @dataclass(frozen=True, slots=True)
 class RiskSettings:
-    """The settings of the numbers.
+    """The settings of the numbers."""
 
-    Attributes:
-        now: ms, the only reading of the clock.
-        producer_expiration: ms, producer.id.expiration.ms; None if producers never expire.
-        delivery_timeout: ms, the producers' delivery.timeout.ms.
-        read_rate: bytes a second at which a log is replayed.
-        is_tiering_enabled: remote storage is enabled for the topics already.
-        era: the brokers that answer.
-    """
-
-    now: int
+    now: int  # ms, the only reading of the clock
+    # ms, producer.id.expiration.ms; None if producers never expire.
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
     retention: TopicRetention = DEFAULT_RETENTION
-    delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS
-    read_rate: int = DEFAULT_READ_RATE
-    is_tiering_enabled: bool = False
-    era: BrokerEra = BROKER_ERAS[-1]
+    delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS  # ms, the producers' delivery.timeout.ms
+    read_rate: int = DEFAULT_READ_RATE  # bytes a second at which a log is replayed
+    is_tiering_enabled: bool = False  # remote storage is enabled for the topics already
+    era: BrokerEra = BROKER_ERAS[-1]  # the brokers that answer
 
 
 @dataclass(frozen=True, slots=True)
 class RiskedBoundary:
-    """One segment's end.
-
-    Attributes:
-        verdict: of the snapshot there, as it counts now.
-        cause: why it is not right, or is empty; None if all is well.
-        exposure: of an empty snapshot there; None if nothing was read from there on.
-        crossing: the transactions open there; None without headers.
-        opened: how many transactions are open there, None if nobody knows.
-    """
+    """One segment's end."""
 
     offset: int
-    verdict: SnapshotVerdict
-    cause: SnapshotCause | None
-    exposure: Exposure | None
-    crossing: Crossing | None
-    opened: int | None
+    verdict: SnapshotVerdict  # of the snapshot there, as it counts now
+    cause: SnapshotCause | None  # why it is not right, or is empty; None if all is well
+    exposure: Exposure | None  # of an empty snapshot there; None if nothing was read from there on
+    crossing: Crossing | None  # the transactions open there; None without headers
+    opened: int | None  # how many transactions are open there, None if nobody knows
     cost: ReplayCost
 
     @property
@@ -80,23 +64,17 @@ class RiskedBoundary:
 
 @dataclass(frozen=True)
 class RiskedPartition:
-    """One partition.
-
-    Attributes:
-        boundaries: ascending.
-        waiting: until retention has removed what is blocked.
-        rate: bytes a millisecond that the log takes, None if no time passed.
-        outlived: producers that are alive and of which the log holds no record: a longer retention would have kept what
-            a replay needs of them. None if the log was not read from its beginning.
-        mismatches: of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
-    """
+    """One partition."""
 
     survey: Survey
     settings: RiskSettings
-    boundaries: tuple[RiskedBoundary, ...]
-    waiting: Waiting
-    rate: float | None
+    boundaries: tuple[RiskedBoundary, ...]  # ascending
+    waiting: Waiting  # until retention has removed what is blocked
+    rate: float | None  # bytes a millisecond that the log takes, None if no time passed
+    # Producers that are alive and of which the log holds no record: a longer retention would have kept what a replay
+    # needs of them. None if the log was not read from its beginning.
     outlived: int | None
+    # Of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
     mismatches: dict[Mismatch, int]
 
     @cached_property

@@ -24,25 +24,18 @@ DEFAULT_READ_RATE = 500_000_000  # bytes a second
 
 @dataclass(frozen=True, slots=True)
 class ReplayCost:
-    """Bytes to read for the state at an offset, and ms at the read rate.
+    """Bytes to read for the state at an offset, and ms at the read rate."""
 
-    Attributes:
-        full_bytes: all below it; `full_ms` the time.
-        bounded_bytes: from `window_offset` on; likewise `bounded_ms`.
-        incremental_bytes: from `nearest_offset` on; likewise `incremental_ms`.
-        window_offset: base offset of the first segment whose largest timestamp is within the expiration, or of the
-            one with the beginning of the oldest transaction open at the offset; the offset itself without either.
-        nearest_offset: of the nearest snapshot to start from, the log's first offset without one.
-    """
-
-    full_bytes: int
+    full_bytes: int  # all below it; `full_ms` the time
     full_ms: int
-    bounded_bytes: int
+    bounded_bytes: int  # from `window_offset` on; likewise `bounded_ms`
     bounded_ms: int
-    incremental_bytes: int
+    incremental_bytes: int  # from `nearest_offset` on; likewise `incremental_ms`
     incremental_ms: int
+    # Base offset of the first segment whose largest timestamp is within the expiration, or of the one with the
+    # beginning of the oldest transaction open at the offset; the offset itself without either.
     window_offset: int
-    nearest_offset: int
+    nearest_offset: int  # of the nearest snapshot to start from, the log's first offset without one
 
 
 def replay_cost(

@@ -42,31 +42,21 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """The state that the replica begins with.
+    """The state that the replica begins with."""
 
-    Attributes:
-        offset: exclusive end offset of the snapshot; the log is replayed from here.
-        entries: ENTRY_DTYPE; None for `ours`, which the replay computes on its way.
-        passed_over: what was wrong with newer files.
-    """
-
-    offset: int
-    entries: np.ndarray | None
-    passed_over: tuple[str, ...] = ()
+    offset: int  # exclusive end offset of the snapshot; the log is replayed from here
+    entries: np.ndarray | None  # ENTRY_DTYPE; None for `ours`, which the replay computes on its way
+    passed_over: tuple[str, ...] = ()  # what was wrong with newer files
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSnapshot:
-    """The snapshot that the replica begins with.
-
-    Attributes:
-        folder: log directory of the other replica, if `origin` is ANOTHER.
-        at: offset of the snapshot, or the highest one for files; None for no limit. `ours` and `empty` are then at the
-            newest segment's base offset, where a follower begins whose leader has tiered everything.
-    """
+    """The snapshot that the replica begins with."""
 
     origin: SnapshotOrigin
-    folder: Path | None = None
+    folder: Path | None = None  # log directory of the other replica, if `origin` is ANOTHER
+    # Offset of the snapshot, or the highest one for files; None for no limit. `ours` and `empty` are then at the newest
+    # segment's base offset, where a follower begins whose leader has tiered everything.
     at: int | None = None
 
     @classmethod
@@ -139,20 +129,15 @@ def _loadable(
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """A leader that never stopped, and the replica in its place, both without producers that are expired.
-
-    Attributes:
-        expired: how many producers of the leader were dropped for that.
-        is_whole: the log could be replayed to its end; otherwise both know nobody, and the findings say why.
-    """
+    """A leader that never stopped, and the replica in its place, both without producers that are expired."""
 
     partition: Partition
     start: Start
     leader: ReplicaState
     replica: ReplicaState
-    expired: int
+    expired: int  # how many producers of the leader were dropped for that
     findings: tuple[Finding, ...]
-    is_whole: bool = True
+    is_whole: bool = True  # the log could be replayed to its end; otherwise both know nobody, and the findings say why
 
 
 def replicas(

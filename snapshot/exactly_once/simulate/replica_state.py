@@ -32,15 +32,11 @@ NO_BATCHES = np.empty(0, BATCH_DTYPE)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """One replica's producers.
+    """One replica's producers."""
 
-    Attributes:
-        entries: ENTRY_DTYPE, ascending producer id.
-        batches: BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five.
-            Those of another epoch than the entry's are not cached by the broker; the producer may still send them.
-    """
-
-    entries: np.ndarray
+    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
+    # BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five. Those of
+    # another epoch than the entry's are not cached by the broker; the producer may still send them.
     batches: np.ndarray
 
     @classmethod

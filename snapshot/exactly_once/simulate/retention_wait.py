@@ -19,17 +19,11 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """The retention of the topic; None keeps all.
+    """The retention of the topic; None keeps all."""
 
-    Attributes:
-        ms: retention.ms.
-        bytes: retention.bytes.
-        is_compacted: the cleaner and not retention removes records.
-    """
-
-    ms: int | None
-    bytes: int | None = None
-    is_compacted: bool = False
+    ms: int | None  # retention.ms
+    bytes: int | None = None  # retention.bytes
+    is_compacted: bool = False  # the cleaner and not retention removes records
 
 
 class Wait(StrEnum):
@@ -43,24 +37,16 @@ class Wait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The cost of waiting for one partition.
+    """The cost of waiting for one partition."""
 
-    Attributes:
-        wait: where the partition stands.
-        waiting_segments: that end at an offset without a right snapshot.
-        first_waiting_offset: base offset of the first of them, None without one.
-        wait_ms: from now until the last of them is removed; 0 if retention may act at once, None unless it is WAITING.
-        ready_at: ms, likewise.
-        untiered_bytes: of the closed segments from the first of them on: nothing of these can be tiered today.
-        grows_by_bytes: written until then, not to be tiered either; None if no rate is known or there is no end.
-    """
-
-    wait: Wait
-    waiting_segments: int = 0
-    first_waiting_offset: int | None = None
+    wait: Wait  # where the partition stands
+    waiting_segments: int = 0  # that end at an offset without a right snapshot
+    first_waiting_offset: int | None = None  # base offset of the first of them, None without one
+    # From now until the last of them is removed; 0 if retention may act at once, None unless it is WAITING.
     wait_ms: int | None = None
-    ready_at: int | None = None
-    untiered_bytes: int = 0
+    ready_at: int | None = None  # ms, likewise
+    untiered_bytes: int = 0  # of the closed segments from the first of them on: nothing of these can be tiered today
+    # Written until then, not to be tiered either; None if no rate is known or there is no end.
     grows_by_bytes: int | None = None
 
 

@@ -87,18 +87,13 @@ def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarr
 
 @dataclass
 class HostRisk:
-    """Reads partition by partition, and remembers which.
-
-    Attributes:
-        findings: what is damaged or may not be read.
-        never_tiered: number of partitions that are left out, since their topics are never tiered.
-        not_compared: number of partitions that are left out, since what came before their files is in remote storage.
-    """
+    """Reads partition by partition, and remembers which."""
 
     log_dirs: Sequence[NamedLogDir]
     check_crc: bool = True
-    findings: list[Finding] = field(default_factory=list)
-    never_tiered: int = 0
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    never_tiered: int = 0  # number of partitions that are left out, since their topics are never tiered
+    # Number of partitions that are left out, since what came before their files is in remote storage.
     not_compared: int = 0
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 

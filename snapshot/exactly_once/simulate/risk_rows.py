@@ -119,20 +119,15 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 @dataclass(slots=True)
 class RiskTotals:
-    """Sums over partitions.
+    """Sums over partitions."""
 
-    Attributes:
-        partitions: all that were looked at; `blocked` of them have a segment without a right snapshot, `unread` cannot
-            be replayed to their end.
-        by_wait: partitions by state of Wait.
-        endless: whose exposure never ends by itself.
-    """
-
+    # All that were looked at; `blocked` of them have a segment without a right snapshot, `unread` cannot be replayed to
+    # their end.
     partitions: int
     blocked: int
     unread: int
-    endless: int
-    by_wait: Mapping[str, int]
+    endless: int  # whose exposure never ends by itself
+    by_wait: Mapping[str, int]  # partitions by state of Wait
     sums: Mapping[str, int]
 
     @classmethod

@@ -101,22 +101,16 @@ class Sightings:
 
 @dataclass(slots=True)
 class Crossing:
-    """The transactions that are open at an offset; all counts are exact.
+    """The transactions that are open at an offset; all counts are exact."""
 
-    Attributes:
-        open_transactions: all of them.
-        aborted: those that are aborted behind it; `aborted_records` and `aborted_bytes` lie before it, and consumers
-            that read committed data would get them.
-        beginning_late: those that write on behind it: they would seem to begin there.
-        undecided: those that the log shows no marker of.
-    """
-
-    open_transactions: int = 0
+    open_transactions: int = 0  # all of them
+    # Those that are aborted behind it; `aborted_records` and `aborted_bytes` lie before it, and consumers that read
+    # committed data would get them.
     aborted: int = 0
     aborted_records: int = 0
     aborted_bytes: int = 0
-    beginning_late: int = 0
-    undecided: int = 0
+    beginning_late: int = 0  # those that write on behind it: they would seem to begin there
+    undecided: int = 0  # those that the log shows no marker of
 
 
 @dataclass(slots=True)

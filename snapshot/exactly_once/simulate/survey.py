@@ -36,15 +36,10 @@ class SnapshotCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFound:
-    """The snapshot file at a snapshot offset.
+    """The snapshot file at a snapshot offset."""
 
-    Attributes:
-        compared: with the log; MISSING where there is no file.
-        file_bytes: None if there is none, or nobody could read it.
-    """
-
-    compared: Comparison
-    file_bytes: int | None
+    compared: Comparison  # with the log; MISSING where there is no file
+    file_bytes: int | None  # None if there is none, or nobody could read it
 
     @property
     def is_empty(self) -> bool:
@@ -89,34 +84,25 @@ OpenTransactions = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One partition.
-
-    Attributes:
-        never_tiered: why nothing of it ever goes to remote storage, or "".
-        segments: ascending.
-        found: what is beside the log, by offset, at each aligned offset and wherever else a file is.
-        open_transactions: (producer id, first offset) of those open at an aligned offset; None if nobody knows.
-        leader: what a leader that never stopped knows at the log end; None if the log cannot be replayed so far.
-        sightings: of the runs from `read_from` on.
-        read_from: exposures at this offset and above are exact; nothing is known of those below.
-        has_headers: `leader` knows the newest batches of each producer and not only the last one.
-        crossing: by aligned offset; empty if no headers were read.
-    """
+    """One partition."""
 
     log_dir: str
     topic: str
     partition: int
-    never_tiered: str
+    never_tiered: str  # why nothing of it ever goes to remote storage, or ""
     log_start_offset: int
     log_end_offset: int
-    segments: tuple[SegmentFacts, ...]
+    segments: tuple[SegmentFacts, ...]  # ascending
+    # What is beside the log, by offset, at each aligned offset and wherever else a file is.
     found: Mapping[int, SnapshotFound]
+    # (producer id, first offset) of those open at an aligned offset; None if nobody knows.
     open_transactions: Mapping[int, OpenTransactions | None]
+    # What a leader that never stopped knows at the log end; None if the log cannot be replayed so far.
     leader: ReplicaState | None
-    sightings: Sightings
-    read_from: int = 0
-    has_headers: bool = True
-    crossing: Mapping[int, Crossing] = field(default_factory=dict)
+    sightings: Sightings  # of the runs from `read_from` on
+    read_from: int = 0  # exposures at this offset and above are exact; nothing is known of those below
+    has_headers: bool = True  # `leader` knows the newest batches of each producer and not only the last one
+    crossing: Mapping[int, Crossing] = field(default_factory=dict)  # by aligned offset; empty if no headers were read
 
     @property
     def aligned_offsets(self) -> tuple[int, ...]:

@@ -89,34 +89,23 @@ _NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The circumstances of the whole partition.
+    """The circumstances of the whole partition."""
 
-    Attributes:
-        log_start_offset: brokers before 2.4 forget a producer with the last of its records.
-        transaction_version: of transactions that begin now, on brokers that speak it.
-    """
-
-    log_start_offset: int = 0
-    transaction_version: int = 1
+    log_start_offset: int = 0  # brokers before 2.4 forget a producer with the last of its records
+    transaction_version: int = 1  # of transactions that begin now, on brokers that speak it
 
 
 @dataclass(frozen=True, slots=True)
 class WriteClass:
-    """Writes of one kind that every broker answers alike, and every client takes alike.
-
-    Attributes:
-        members: indexes of the leader's entries, one for each write.
-        last_acked_offset: of the first member, inclusive.
-        leader_answers: by era name; likewise the replica's.
-    """
+    """Writes of one kind that every broker answers alike, and every client takes alike."""
 
     write: Write
     is_transactional: bool
     is_known: bool
-    members: np.ndarray
+    members: np.ndarray  # indexes of the leader's entries, one for each write
     producer_epoch: int
-    last_acked_offset: int
-    leader_answers: dict[str, Answer]
+    last_acked_offset: int  # of the first member, inclusive
+    leader_answers: dict[str, Answer]  # by era name; likewise the replica's
     replica_answers: dict[str, Answer]
 
     def doubles(self, era: BrokerEra) -> bool:

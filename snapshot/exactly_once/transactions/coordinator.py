@@ -27,21 +27,14 @@ from tiersnap.snapshot.log.records import LogRecord
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A record of `__transaction_state`.
+    """A record of `__transaction_state`."""
 
-    Attributes:
-        partition: where it was found.
-        timestamp: ms, the record's.
-        value: None in a tombstone.
-        problem: why there is no value although there are bytes, None otherwise.
-    """
-
-    partition: int
+    partition: int  # where it was found
     offset: int
-    timestamp: int
+    timestamp: int  # ms, the record's
     transactional_id: str
-    value: TransactionLogValue | None
-    problem: Finding | None = None
+    value: TransactionLogValue | None  # None in a tombstone
+    problem: Finding | None = None  # why there is no value although there are bytes, None otherwise
 
 
 def read_record(record: LogRecord, partition: int, path: str) -> TransactionRecord | Finding:
@@ -83,19 +76,15 @@ class KnownTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStates:
-    """The state of coordinators.
+    """The state of coordinators."""
 
-    Attributes:
-        known: newest state by transactional id, ascending.
-        unreadable: ids whose newest record cannot be read. The state in `known`, if there is one, is an earlier one,
-            which a broker from 4.3 on takes where the newest is of an unknown version.
-        found_in: partition by transactional id, tombstones and unreadable records counted.
-        by_producer: the states in `known` by their current producer id.
-    """
-
-    known: dict[str, KnownTransaction] = field(default_factory=dict)
+    known: dict[str, KnownTransaction] = field(default_factory=dict)  # newest state by transactional id, ascending
+    # Ids whose newest record cannot be read. The state in `known`, if there is one, is an earlier one, which a broker
+    # from 4.3 on takes where the newest is of an unknown version.
     unreadable: frozenset[str] = frozenset()
+    # Partition by transactional id, tombstones and unreadable records counted.
     found_in: dict[str, int] = field(default_factory=dict)
+    # The states in `known` by their current producer id.
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:

@@ -42,26 +42,18 @@ from tiersnap.snapshot.units import format_duration
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A producer's open transaction on one partition.
-
-    Attributes:
-        coordinator_epoch: of the producer's last marker, -1 without one.
-        start_offset: of its first record.
-        last_timestamp: ms, of the producer's last batch.
-        blocked_segments: base offsets of the closed segments that end above `start_offset`; none in a topic that is
-            never tiered.
-        blocked_bytes: of those segments' log files.
-    """
+    """A producer's open transaction on one partition."""
 
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
-    coordinator_epoch: int
-    start_offset: int
-    last_timestamp: int
+    coordinator_epoch: int  # of the producer's last marker, -1 without one
+    start_offset: int  # of its first record
+    last_timestamp: int  # ms, of the producer's last batch
+    # Base offsets of the closed segments that end above `start_offset`; none in a topic that is never tiered.
     blocked_segments: tuple[int, ...]
-    blocked_bytes: int
+    blocked_bytes: int  # of those segments' log files
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -118,18 +110,13 @@ def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_ti
 
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
-    """An open transaction, what is to be thought of it and why.
-
-    Attributes:
-        coordinated: the transactional id that has its producer id, None if none is known.
-        is_late: see `is_late`.
-    """
+    """An open transaction, what is to be thought of it and why."""
 
     transaction: PartitionTransaction
     verdict: TransactionVerdict
     reason: str
-    coordinated: KnownTransaction | None
-    is_late: bool
+    coordinated: KnownTransaction | None  # the transactional id that has its producer id, None if none is known
+    is_late: bool  # see `is_late`
 
     def minutes(self, as_of: int) -> int:
         """Return whole minutes since the producer's last write, as the tool prints them; towards 0."""

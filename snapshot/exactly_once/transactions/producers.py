@@ -24,21 +24,14 @@ def entries_at_end(replayed: LogReplay) -> np.ndarray:
 
 @dataclass
 class ProducerListing:
-    """Lists the producers of one partition after the other, and adds up what it finds.
+    """Lists the producers of one partition after the other, and adds up what it finds."""
 
-    Attributes:
-        producer_expiration: ms, after which brokers drop an idle producer; None for never.
-        as_of: epoch ms.
-        findings: what is damaged or may not be read.
-        expired: number of producers that are left out, since brokers have dropped them.
-        not_compared: number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
-    """
-
-    producer_expiration: int | None
-    as_of: int
+    producer_expiration: int | None  # ms, after which brokers drop an idle producer; None for never
+    as_of: int  # epoch ms
     check_crc: bool = True
-    findings: list[Finding] = field(default_factory=list)
-    expired: int = 0
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    expired: int = 0  # number of producers that are left out, since brokers have dropped them
+    # Number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
     not_compared: int = 0
 
     def entries(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[tuple[Partition, np.void]]:

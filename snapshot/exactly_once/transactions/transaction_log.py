@@ -38,22 +38,14 @@ _HIDES_STATES = frozenset(FindingKind) - {
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """The transaction logs in the log directories.
+    """The transaction logs in the log directories."""
 
-    Attributes:
-        states: newest state of each transactional id.
-        partition_count: as it was given, or the smallest that puts the most ids where they were found; None if
-            no partition is there.
-        is_count_sure: it was given, or no other count does as well.
-        missing: partitions that are not there or were not read to their end, ascending.
-        findings: of the partitions that are there.
-    """
-
-    states: CoordinatorStates
+    states: CoordinatorStates  # newest state of each transactional id
+    # As it was given, or the smallest that puts the most ids where they were found; None if no partition is there.
     partition_count: int | None
-    is_count_sure: bool
-    missing: tuple[int, ...]
-    findings: tuple[Finding, ...]
+    is_count_sure: bool  # it was given, or no other count does as well
+    missing: tuple[int, ...]  # partitions that are not there or were not read to their end, ascending
+    findings: tuple[Finding, ...]  # of the partitions that are there
     path: str
 
     @property
