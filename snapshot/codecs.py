@@ -52,6 +52,7 @@ class RowCodec(Generic[T]):
         structs: Mapping[str, RowCodec[Any]] = _NONE,
         parts: Mapping[str, RowCodec[Any]] = _NONE,
         absent: Mapping[str, object] = _NONE,
+        given: Mapping[str, object] = _NONE,
         without: Collection[str] = (),
     ) -> None:
         """Derive the columns from the fields of a dataclass.
@@ -66,16 +67,17 @@ class RowCodec(Generic[T]):
             parts: by field that holds a dataclass, the codec of columns that lie beside the others. For None all are
                 null; the first of them tells.
             absent: by column of a part, what it has for None instead of null.
+            given: fields that no column holds, and what they are when they are read.
             without: fields that no column holds.
         """
         decoder(kind)  # so that msgspec has learned it
         self._kind, self._pairs, self._values, self._structs, self._parts = kind, pairs, values, structs, parts
-        self._absent = absent
+        self._absent, self._given = absent, given
         # Field, column, and whether a null stands for the default.
         self._fields = [
             (each.name, columns.get(each.name, each.name), (each.default, each.default_factory) != _REQUIRED)
             for each in fields(kind)  # type: ignore[arg-type]
-            if each.name not in without
+            if each.name not in without and each.name not in given
         ]
         self._hints: dict[str, Any] = get_type_hints(kind)
         self._to: dict[str, Callable[[Any], Any]] = {}
@@ -112,7 +114,7 @@ class RowCodec(Generic[T]):
 
     def of_row(self, row: Mapping[str, Any], **others: object) -> T:
         """Return the value that has these columns; `others` are fields, and go before columns."""
-        found: dict[str, object] = dict(others)
+        found: dict[str, object] = {**self._given, **others}
         for name, column, has_default in self._fields:
             if name in others:
                 continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
@@ -26,6 +25,7 @@ from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.replay.partition_replay import cut_offsets
 from tiersnap.snapshot.replay.segment_runs import fold_segment
+from tiersnap.snapshot.tables.decodes import SegmentFile
 from tiersnap.snapshot.units import count_of
 
 # Retention and rolls change a partition while it is read.
@@ -174,26 +174,25 @@ class Collection:
     def _decoded(self, plan: CollectPlan) -> Iterator[DecodePart]:
         """The segments that are to be shipped, decoded, neighbours together; the active one, which changes, alone."""
         part: DecodePart | None = None
-        rows = {row["base_offset"]: row for row in plan.row["segments"]}
+        files = {each.base_offset: SegmentFile.of(plan.listed, each) for each in plan.listed.segments}
         for segment in plan.segments:
             if part is not None and (part.is_full or segment.is_active):
                 yield part
                 part = None
             part = part or DecodePart(segment.base_offset, with_batches=self.with_batches)
-            self._decode(plan.partition, segment, {**plan.row, **rows[segment.base_offset]}, part)
+            self._decode(plan.partition, segment, files[segment.base_offset], part)
         if part is not None:
             yield part
 
-    def _decode(self, partition: Partition, segment: Segment, identity: dict[str, Any], part: DecodePart) -> None:
-        of_batches = {**identity, "segment_base_offset": segment.base_offset}
+    def _decode(self, partition: Partition, segment: Segment, file: SegmentFile, part: DecodePart) -> None:
         runs, end = fold_segment(
             self.log_dir.filesystem,
             segment,
             cuts=cut_offsets(partition),
-            on_rows=(lambda rows: part.add_batches(rows, of_batches)) if self.with_batches else None,
+            on_rows=(lambda rows: part.add_batches(rows, file)) if self.with_batches else None,
         )
         self._check_read(segment, end)
-        part.add(identity, end, runs)
+        part.add(file, end, runs)
 
     def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
         finding = end.finding

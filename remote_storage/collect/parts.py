@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tiersnap.snapshot.collected.listing import Row
+from tiersnap.snapshot.collected.listing import CollectedDecode
 from tiersnap.snapshot.collected.marker import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.tables.decodes import SegmentFile, StoredDecode, decode_batch
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS, to_batch
-from tiersnap.snapshot.tasks.decode_segments import segment_rows
 
 # Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.
 MOST_DELTA_BYTES = 32 << 20
@@ -31,7 +28,7 @@ class DecodePart:
     def __init__(self, base_offset: int, *, with_batches: bool) -> None:
         self.name = new_name(base_offset, Part.SEGMENTS)
         self.batches_name = batches_of(self.name) if with_batches else None
-        self.decodes: dict[int, Row] = {}
+        self.decodes: dict[int, CollectedDecode] = {}
         self._rows = _ParquetBytes(SEGMENTS)
         self._batches = _ParquetBytes(RECORD_BATCHES) if with_batches else None
         self._log_bytes = 0
@@ -47,28 +44,29 @@ class DecodePart:
             or header_bytes >= MOST_HEADER_BYTES
         )
 
-    def add_batches(self, rows: np.ndarray, identity: Mapping[str, object]) -> None:
-        """Take decoded batches (RECORD_BATCH_DTYPE) under the columns of `identity` that no header has."""
+    def add_batches(self, rows: np.ndarray, file: SegmentFile) -> None:
+        """Take decoded batches (RECORD_BATCH_DTYPE) of a segment."""
         if self._batches is not None:
-            self._batches.write(to_batch(rows, identity))
+            identity = {"log_dir": file.log_dir, "topic": file.topic, "partition": file.partition}
+            self._batches.write(to_batch(rows, {**identity, "segment_base_offset": file.base_offset}))
 
-    def add(self, identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> None:
-        """Take the decode of a segment; `identity` holds the columns of WANTED."""
-        rows = segment_rows({**identity, "run": 0, "crc_checked": end.crc_checked}, end, runs)
+    def add(self, file: SegmentFile, end: SegmentEnd, runs: list[Run]) -> None:
+        """Take the decode of a segment."""
+        rows = decode_batch(StoredDecode(end, file, run=0), runs)
         self._rows.write(rows)
         self._log_bytes += end.size
         self._delta_bytes += rows.nbytes
-        self.decodes[identity["base_offset"]] = {
-            "base_offset": identity["base_offset"],
-            "object": self.name,
-            "batches": self.batches_name,
-            "next_base_offset": identity["next_base_offset"],
-            "size_bytes": identity["size_bytes"],
-            "modified_ns": identity["modified_ns"],
-            "valid_bytes": end.valid_bytes,
-            "log_end_offset": end.last_offset + 1,
-            "run_starts": [run.start_offset for run in runs],
-        }
+        self.decodes[file.base_offset] = CollectedDecode(
+            file.base_offset,
+            self.name,
+            self.batches_name,
+            file.next_base_offset,
+            file.size_bytes,
+            file.modified_ns,
+            end.valid_bytes,
+            end.last_offset + 1,
+            tuple(run.start_offset for run in runs),
+        )
 
     def objects(self) -> dict[str, bytes]:
         """The content of each object by its name; nothing can be added any more."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tiersnap.snapshot.collected.listing import Listing, Row, is_as_decoded
+from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.listed import ListedPartition, ListedSnapshot
 
 # A run that reads by an older listing is over after this long.
 GRACE_MS = 86_400_000
@@ -19,9 +19,9 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        row: of LISTED, as it is listed now; `decode` and `object` are not filled in.
+        listed: as it is listed now; `decode` and `object` are not filled in.
         before: what was shipped, None before the first time.
-        decodes: rows of DECODED that stay, by base offset.
+        decodes: that stay, by base offset.
         segments: to be decoded and shipped, ascending.
         snapshots: objects that stay, by exclusive end offset.
         snapshot_files: to be shipped, by exclusive end offset.
@@ -30,9 +30,9 @@ class CollectPlan:
     """
 
     partition: Partition
-    row: Row
+    listed: ListedPartition
     before: Listing | None
-    decodes: Mapping[int, Row]
+    decodes: Mapping[int, CollectedDecode]
     segments: tuple[Segment, ...]
     snapshots: Mapping[int, str]
     snapshot_files: Mapping[int, FileRef]
@@ -51,18 +51,18 @@ class CollectPlan:
         Raises:
             KeyError: they do not.
         """
-        segments = [
-            {**segment, "decode": self.decodes[segment["base_offset"]]["object"]} for segment in self.row["segments"]
-        ]
-        files = [{**file, "object": self.snapshots[file["end_offset"]]} for file in self.row["snapshots"]]
-        superseded = {} if self.before is None else self.before.superseded
-        return Listing({**self.row, "segments": segments, "snapshots": files}, self.decodes, superseded)
+        segments, files = self.listed.segments, self.listed.snapshots
+        listed = replace(
+            self.listed,
+            segments=tuple(replace(each, decode=self.decodes[each.base_offset].object) for each in segments),
+            snapshots=tuple(replace(each, object=self.snapshots[each.end_offset]) for each in files),
+        )
+        return Listing(listed, self.decodes, {} if self.before is None else self.before.superseded)
 
     @property
     def progress(self) -> Listing:
         """The listing as it was shipped before, with the decodes that were made since."""
-        empty = {**self.row, "segments": [], "snapshots": []}
-        before = self.before or Listing(empty)
+        before = self.before or Listing(replace(self.listed, segments=(), snapshots=()))
         return replace(before, decodes={**before.decodes, **self.decodes})
 
     @property
@@ -70,7 +70,7 @@ class CollectPlan:
         """Return whether anything has to be written."""
         if self.segments or self.snapshot_files or self.before is None:
             return True
-        return self.is_due or self.listing.row != self.before.row
+        return self.is_due or self.listing.listed != self.before.listed
 
 
 def plan_partition(
@@ -91,16 +91,21 @@ def plan_partition(
         with_batches: batch headers are shipped, too.
         now: epoch ms.
     """
-    row = to_row(log_dir, partition, properties=properties)
+    listed = ListedPartition.of(log_dir, partition, properties)
     # The id of a topic that was made again says that its segments are others.
-    is_same_topic = before is not None and before.row["topic_id"] == row["topic_id"]
+    is_same_topic = before is not None and before.listed.topic_id == listed.topic_id
     known = before.decodes if before is not None and is_same_topic else {}
-    stays = dict(_staying(row["segments"], known, with_batches))
-    objects = {} if before is None else dict(_same_files(row["snapshots"], before.row["snapshots"]))
+    found = ((each.base_offset, known.get(each.base_offset), each) for each in listed.segments)
+    stays = {
+        base: decode
+        for base, decode, segment in found
+        if decode is not None and decode.is_right(segment) and not (with_batches and decode.batches is None)
+    }
+    objects = {} if before is None else dict(_same_files(listed.snapshots, before.listed.snapshots))
     bases = {segment.base_offset for segment in partition.segments}
     return CollectPlan(
         partition=partition,
-        row=row,
+        listed=listed,
         before=before,
         decodes=stays,
         segments=tuple(segment for segment in partition.segments if segment.base_offset not in stays),
@@ -111,16 +116,9 @@ def plan_partition(
     )
 
 
-def _staying(segments: list[Row], known: Mapping[int, Row], with_batches: bool) -> Iterator[tuple[int, Row]]:
-    for segment in segments:
-        decode = known.get(segment["base_offset"])
-        if decode is not None and is_as_decoded(segment, decode) and not (with_batches and decode["batches"] is None):
-            yield segment["base_offset"], decode
-
-
-def _same_files(files: list[Row], before: list[Row]) -> Iterator[tuple[int, str]]:
-    known = {(file["end_offset"], file["size_bytes"], file["modified_ns"]): file["object"] for file in before}
+def _same_files(files: Iterable[ListedSnapshot], before: Iterable[ListedSnapshot]) -> Iterator[tuple[int, str]]:
+    """Yield the objects of files that are as they were shipped."""
+    known = {replace(each, object=None): each.object for each in before}
     for file in files:
-        name = known.get((file["end_offset"], file["size_bytes"], file["modified_ns"]))
-        if name is not None:
-            yield file["end_offset"], name
+        if (name := known.get(file)) is not None:
+            yield file.end_offset, name

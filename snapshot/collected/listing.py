@@ -1,6 +1,6 @@
 """`listing.parquet`: one row that says what a collected partition holds, and in which objects.
 
-The row is that of tables.listed.LISTED, as the log directory was listed on its host; its segments and snapshots name
+The row is a ListedPartition, as the log directory was listed on its host; its segments and snapshots name
 their objects. `decodes` says more of the decodes, for the next collection; while one is under way, they are ahead of
 the row. `superseded` are objects that the row no longer names, which who reads by an older listing may still need.
 """
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
-from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition, ListedSegment
 from tiersnap.snapshot.tables.schemas import schema_of
 
-Row = dict[str, Any]
 VERSION = 3
 _VERSION_KEY = b"tiersnap.collected"
 _ANEW = "give an empty folder as --to and collect again"
-_LONG, _TEXT = pa.int64(), pa.string()
 
 # Remote storage is asked by who reads it.
 _OF_READER = (
@@ -35,28 +33,64 @@ _OF_READER = (
     "error_type",
     "hint",
 )
-_OF_HOST = [field for field in LISTED if field.name not in _OF_READER]
 
-DECODED = pa.struct(
-    [
-        ("base_offset", _LONG),
-        ("object", _TEXT),  # name of the object with its rows of `segments`
-        ("batches", _TEXT),  # likewise of `record_batches`; null where they were not asked for
-        # What was decoded.
-        ("next_base_offset", _LONG),
-        ("size_bytes", _LONG),
-        ("modified_ns", _LONG),
-        # What a later listing must know of it.
-        ("valid_bytes", _LONG),
-        ("log_end_offset", _LONG),
-        ("run_starts", pa.list_(_LONG)),  # offsets at which its runs begin, ascending
-    ]
-)
-SUPERSEDED = pa.struct([("object", _TEXT), ("since", _LONG)])  # epoch ms
+
+@dataclass(frozen=True, slots=True)
+class CollectedDecode:
+    """A decode that was shipped.
+
+    Attributes:
+        object: name of the object with its rows of `segments`.
+        batches: likewise of `record_batches`; None where they were not asked for.
+        next_base_offset, size_bytes, modified_ns: of the file that was decoded.
+        run_starts: offsets at which its runs begin, ascending.
+    """
+
+    base_offset: int
+    object: str
+    batches: str | None = None
+    next_base_offset: int | None = None
+    size_bytes: int = 0
+    modified_ns: int = 0
+    valid_bytes: int = 0
+    log_end_offset: int = 0
+    run_starts: tuple[int, ...] = ()
+
+    def is_right(self, segment: ListedSegment) -> bool:
+        """Return whether it is still right for a segment as it is listed now.
+
+        The file is the same, a state is wanted at no new offset inside it, and it is followed as it was, or was sound
+        when it was rolled: what is normal at the end of the active segment is damage in a closed one. The fleet's run
+        asks the same of its tables (jobs.pipeline.changes).
+        """
+        following = segment.next_base_offset
+        is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
+        ends_well = following == self.next_base_offset or (
+            self.next_base_offset is None
+            and self.valid_bytes == self.size_bytes > 0
+            and following is not None
+            and self.log_end_offset <= following
+        )
+        reached = {cut for cut in segment.cuts if following is not None or cut <= self.log_end_offset}
+        return is_same and ends_well and reached <= set(self.run_starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Superseded:
+    object: str
+    since: int  # epoch ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    listed: ListedPartition
+    decodes: tuple[CollectedDecode, ...]
+    superseded: tuple[_Superseded, ...]
+
+
+_STORED_ROWS = RowCodec(_Stored, parts={"listed": LISTED_ROWS})
 COLLECTED = schema_of(
-    *_OF_HOST,
-    ("decodes", pa.list_(DECODED)),
-    ("superseded", pa.list_(SUPERSEDED)),
+    *(each for each in _STORED_ROWS.schema if each.name not in _OF_READER),
     metadata={_VERSION_KEY: str(VERSION).encode()},
 )
 
@@ -66,30 +100,29 @@ class Listing:
     """A collected partition.
 
     Attributes:
-        row: of LISTED, with `decode` of its segments and `object` of its snapshots.
-        decodes: rows of DECODED by base offset.
+        listed: with `decode` of its segments and `object` of its snapshots.
+        decodes: by base offset.
         superseded: names of objects, and since when (epoch ms).
     """
 
-    row: Row
-    decodes: Mapping[int, Row] = field(default_factory=dict)
+    listed: ListedPartition
+    decodes: Mapping[int, CollectedDecode] = field(default_factory=dict)
     superseded: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def objects(self) -> frozenset[str]:
         """Names of the objects that it needs."""
-        of_decodes = (decode[kind] for decode in self.decodes.values() for kind in ("object", "batches"))
-        of_segments = (segment["decode"] for segment in self.row["segments"])
-        of_snapshots = (file["object"] for file in self.row["snapshots"])
+        of_decodes = (name for decode in self.decodes.values() for name in (decode.object, decode.batches))
+        of_segments = (segment.decode for segment in self.listed.segments)
+        of_snapshots = (file.object for file in self.listed.snapshots)
         return frozenset(name for name in (*of_decodes, *of_segments, *of_snapshots) if name is not None)
 
     def encode(self) -> bytes:
         """The bytes of a Parquet file."""
-        superseded = [{"object": name, "since": since} for name, since in sorted(self.superseded.items())]
-        decodes = [decode for _, decode in sorted(self.decodes.items())]
-        row = {**self.row, "decodes": decodes, "superseded": superseded}
+        superseded = tuple(_Superseded(*each) for each in sorted(self.superseded.items()))
+        stored = _Stored(self.listed, tuple(decode for _, decode in sorted(self.decodes.items())), superseded)
         sink = pa.BufferOutputStream()
-        table = pa.Table.from_pylist([row], schema=COLLECTED)
+        table = pa.Table.from_batches([_STORED_ROWS.batch([stored], COLLECTED)])
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
         return bytes(sink.getvalue())
 
@@ -108,29 +141,10 @@ class Listing:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
             if version < VERSION:
                 raise UsageError(f"{name}: version {version} of an earlier tiersnap", hint=_ANEW)
-            (row,) = table.select(COLLECTED.names).to_pylist()
+            (stored,) = _STORED_ROWS.read(table.select(COLLECTED.names).to_batches())
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
-                f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",
-                hint=_ANEW,
+                f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}", hint=_ANEW
             ) from error
-        decodes = {decode["base_offset"]: decode for decode in row.pop("decodes")}
-        superseded = {each["object"]: each["since"] for each in row.pop("superseded")}
-        return cls({**row, **dict.fromkeys(_OF_READER)}, decodes, superseded)
-
-
-def is_as_decoded(segment: Mapping[str, Any], decode: Mapping[str, Any]) -> bool:
-    """Return whether a decode is still right for a listed segment (a row of SEGMENT_FILES).
-
-    The file is the same, a state is wanted at no new offset inside it, and it is followed as it was, or was sound when
-    it was rolled: what is normal at the end of the active segment is damage in a closed one. The fleet's run asks the
-    same of its tables (jobs.pipeline.changes).
-    """
-    following = segment["next_base_offset"]
-    is_whole = decode["valid_bytes"] == decode["size_bytes"] > 0
-    ends_well = following == decode["next_base_offset"] or (
-        decode["next_base_offset"] is None and is_whole and decode["log_end_offset"] <= following
-    )
-    reached = (cut for cut in segment["cuts"] if following is not None or cut <= decode["log_end_offset"])
-    same_file = all(segment[name] == decode[name] for name in ("size_bytes", "modified_ns"))
-    return same_file and ends_well and set(reached) <= set(decode["run_starts"])
+        decodes = {decode.base_offset: decode for decode in stored.decodes}
+        return cls(stored.listed, decodes, {each.object: each.since for each in stored.superseded})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tiersnap.snapshot.collected.listing import Listing, Row
+from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
@@ -20,7 +18,7 @@ from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Partition, split_folder_name
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.tables.listed import from_row, to_row
+from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
 
 
@@ -60,8 +58,8 @@ class CollectedSource:
         """Its path on that host."""
         return self.marker.log_dir
 
-    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[Row, Partition]:
-        """The row of LISTED and the partition; one whose listing cannot be read has a finding and no segments.
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[ListedPartition, Partition]:
+        """The listed partition; one whose listing cannot be read has a finding and no segments.
 
         Args:
             topic_ids: ids by topic, for topics that have none on disk.
@@ -71,17 +69,17 @@ class CollectedSource:
             topic, number = split_folder_name(folder) or ("", -1)
             path = f"{self.path}/{folder}"
             partition = Partition(path, topic, number, (), {}, findings=() if finding is None else (finding,))
-            return to_row(self.uri, partition, properties=self.marker.properties), partition
-        found = from_row(self.path, listing.row)
+            return ListedPartition.of(self.uri, partition, self.marker.properties), partition
+        found = listing.listed.on_disk(self.path)
         partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
-        row = to_row(self.uri, partition, properties=self.marker.properties)
-        decodes = {segment["base_offset"]: segment["decode"] for segment in listing.row["segments"]}
-        objects = {file["end_offset"]: file["object"] for file in listing.row["snapshots"]}
-        for segment in row["segments"]:
-            segment["decode"] = decodes[segment["base_offset"]]
-        for file in row["snapshots"]:
-            file["object"] = objects[file["end_offset"]]
-        return row, partition
+        listed = ListedPartition.of(self.uri, partition, self.marker.properties)
+        decodes = {each.base_offset: each.decode for each in listing.listed.segments}
+        objects = {each.end_offset: each.object for each in listing.listed.snapshots}
+        return replace(
+            listed,
+            segments=tuple(replace(each, decode=decodes[each.base_offset]) for each in listed.segments),
+            snapshots=tuple(replace(each, object=objects[each.end_offset]) for each in listed.snapshots),
+        ), partition
 
     def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
         """Rows of RECORD_BATCHES of the segments that a partition's listing names.
@@ -91,10 +89,10 @@ class CollectedSource:
             SourceNotFoundError: headers were not collected, or not of every segment.
         """
         listing, _ = self._read(folder)
-        segments = [] if listing is None else listing.row["segments"]
-        for name, group in groupby(segments, key=itemgetter("decode")):
+        segments = () if listing is None else listing.listed.segments
+        for name, group in groupby(segments, key=lambda segment: segment.decode or ""):
             path = f"{self.path}/{folder}/{batches_of(name)}"
-            bases = pa.array([segment["base_offset"] for segment in group], pa.int64())
+            bases = pa.array([segment.base_offset for segment in group], pa.int64())
             try:
                 yield from self._batches(path, bases)
             except FileNotFoundError as error:
@@ -148,33 +146,20 @@ def open_collected(uri: str) -> CollectedSource | None:
     return CollectedSource(uri, filesystem, path, marker)
 
 
-def read_decodes(
-    filesystem: FileSystem, path: str, wanted: Sequence[Mapping[str, Any]], *, run: int
-) -> Iterator[pa.RecordBatch]:
+def read_decodes(filesystem: FileSystem, path: str, bases: Collection[int]) -> Iterator[pa.RecordBatch]:
     """Rows of SEGMENTS out of one object of decodes, in the order in which it has them.
 
     Args:
         path: of the object.
-        wanted: rows of decode_segments.WANTED whose decodes lie in it, ascending.
-        run: number of the run that takes them.
+        bases: base offsets of the segments whose decodes are wanted.
 
     Raises:
         OSError: it cannot be read, or it is damaged.
     """
-    by_base = {row["base_offset"]: row for row in wanted}
-    bases = pa.array(list(by_base), pa.int64())
+    wanted = pa.array(list(bases), pa.int64())
     with filesystem.open(path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         for batch in parquet.iter_batches(batch_size=64, columns=SEGMENTS.names):
-            kept = batch.filter(pc.is_in(batch["base_offset"], bases))
+            kept = batch.filter(pc.is_in(batch["base_offset"], wanted))
             if kept.num_rows:
-                yield _of_run(kept, [by_base[base] for base in kept["base_offset"].to_pylist()], run)
-
-
-def _of_run(rows: pa.RecordBatch, wanted: Sequence[Mapping[str, Any]], run: int) -> pa.RecordBatch:
-    """The rows with the identity that this run lists them by."""
-    identity = ("log_dir", "topic", "partition", "topic_id", "next_base_offset", "size_bytes", "modified_ns")
-    columns = {name: rows[name] for name in SEGMENTS.names}
-    columns |= {name: pa.array([row[name] for row in wanted], SEGMENTS.field(name).type) for name in identity}
-    columns["run"] = pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows)
-    return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
+                yield kept

@@ -14,8 +14,9 @@ from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import RemoteListing
 from tiersnap.snapshot.tables.facts import NOT_READ, PARTITION, SEGMENT, FactKind, snapshot_of
-from tiersnap.snapshot.tables.listed import copies_of
+from tiersnap.snapshot.tables.listed import COPY_ROWS
 from tiersnap.snapshot.tables.readiness import readiness_row
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED
 from tiersnap.snapshot.tables.schemas import JUDGED, OPEN_TRANSACTION_NAMES, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -76,6 +77,6 @@ def coverage(replayed: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -
         replayed: its row of REPLAYED.
         copies: rows of `remote_log_segments`.
     """
-    found = tuple(copies_of(copies))
+    found = tuple(COPY_ROWS.of_row(each) for each in copies if each["state"] in (COPY_STARTED, COPY_FINISHED))
     view = RemoteListing(found, expired_to=replayed["expired_to"], encrypted_by=replayed["encrypted_by"])
     return view.coverage(pairs_of(replayed["leader_epochs"]), replayed["log_end_offset"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.partition_state import StartState
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.tables.decodes import DECODE_ROWS
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FINDING,
@@ -28,9 +28,7 @@ from tiersnap.snapshot.tables.facts import (
     snapshot_row,
     to_batches,
 )
-from tiersnap.snapshot.tables.listed import listing_of
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import segment_end
+from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 # Columns of LISTED that a replay leaves in the table.
@@ -50,10 +48,11 @@ class ReplayPartition(ListingReplay):
         rows = PartitionInput(batches)
         if rows.listed is None:
             raise ValueError("no listing before the decodes: Spark did not keep the order of the sort")
-        listing = listing_of(rows.listed)
+        listed = LISTED_ROWS.of_row(rows.listed)
+        listing = listed.listing
         replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.facts))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
-        yield from to_batches(fact_rows(replayed, rows.listed, listing, self.run, digest))
+        yield from to_batches(fact_rows(replayed, listed, listing, self.run, digest))
 
 
 @dataclass
@@ -72,7 +71,12 @@ class TableDecodes:
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
         """See DecodeSource; the cuts were made by the decode."""
         found = self.rows.decode(segment.base_offset)
-        return None if found is None else (found[1], segment_end(found[0], segment.log.path))
+        if found is None:
+            return None
+        end = DECODE_ROWS.of_row(found[0]).end
+        if end.finding is not None:
+            end = replace(end, finding=replace(end.finding, path=segment.log.path))
+        return found[1], end
 
 
 def resume_of(facts: Iterable[Row]) -> Resume:
@@ -89,25 +93,26 @@ def resume_of(facts: Iterable[Row]) -> Resume:
 
 
 def fact_rows(
-    replayed: Replayed, listed: Mapping[str, Any], listing: PartitionListing, run: int, options_digest: str
+    replayed: Replayed, listed: ListedPartition, listing: PartitionListing, run: int, options_digest: str
 ) -> Iterator[Row]:
     """Yield rows of PARTITIONS as dicts, `deltas` as arrays (DELTA_DTYPE).
 
     Args:
-        listed: the row of LISTED that `listing` was made of.
+        listed: that `listing` was made of.
         options_digest: ReplayOptions.digest.
     """
-    key = {name: listed[name] for name in PARTITION_KEY}
+    key = {"log_dir": listed.log_dir, "topic": listed.topic, "partition": listed.partition}
     found, state = replayed.examination, replayed.state
-    chains = {segment["base_offset"]: segment["chain"] for segment in listed["segments"]}
+    chains = {segment.base_offset: segment.chain for segment in listed.segments}
+    as_listed = LISTED_ROWS.to_row(listed)
     is_unknown = bool(listing.partition.segments and not found.partition.segments)
     yield fact(
         key,
         FactKind.REPLAYED,
         run=run,
-        fingerprint=f"{listed['fingerprint']}:{options_digest}" if replayed.is_finished else "",
+        fingerprint=f"{listed.fingerprint}:{options_digest}" if replayed.is_finished else "",
         **PARTITION.to_row(found.facts),
-        **({} if is_unknown else {name: listed[name] for name in _AS_LISTED}),
+        **({} if is_unknown else {name: as_listed[name] for name in _AS_LISTED}),
         state_offset=None if state is None else state.offset,
         state_chain=None if state is None else chains[state.offset],
         history_from=None if state is None else state.history_from,

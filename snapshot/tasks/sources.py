@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_properties
-from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.listed import ListedPartition
 
 
 class PartitionSource(Protocol):
@@ -47,8 +47,8 @@ class PartitionSource(Protocol):
         """The same as a path on its host."""
         ...
 
-    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[dict[str, Any], Partition]:
-        """The row of LISTED and the partition; one that cannot be read has a finding and no segments.
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[ListedPartition, Partition]:
+        """The listed partition; one that cannot be read has a finding and no segments.
 
         Args:
             topic_ids: ids by topic, for topics that have none on disk.
@@ -89,11 +89,11 @@ class LogDirSource:
         """See PartitionSource."""
         return None
 
-    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[dict[str, Any], Partition]:
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[ListedPartition, Partition]:
         """See PartitionSource."""
         found = read_partition(self.log_dir.filesystem, f"{self.log_dir.path}/{folder}", self.log_dir.checkpoints)
         partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
-        return to_row(self.uri, partition, properties=self.properties), partition
+        return ListedPartition.of(self.uri, partition, self.properties), partition
 
 
 def open_source(uri: str) -> PartitionSource:

@@ -15,7 +15,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.snapshot.collected.listing import Listing
+from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
+from tiersnap.snapshot.tables.listed import ListedPartition
 
 ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 METADATA = RemoteLogSegmentMetadata(
@@ -75,6 +76,6 @@ def metadata_record_seeds() -> list[bytes]:
 
 def listing_seeds() -> list[bytes]:
     """A partition with one decode and one superseded object."""
-    row = {"log_dir": "/logs", "topic": "orders", "partition": 0, "segments": [], "snapshots": []}
-    decode = {"base_offset": 0, "object": "part", "size_bytes": 10, "run_starts": [0]}
-    return [Listing(row, {0: decode}, {"old": 5}).encode()]
+    listed = ListedPartition(log_dir="/logs", topic="orders", partition=0)
+    decode = CollectedDecode(0, "part", size_bytes=10, run_starts=(0,))
+    return [Listing(listed, {0: decode}, {"old": 5}).encode()]

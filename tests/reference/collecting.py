@@ -15,6 +15,7 @@ from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_properties
+from tiersnap.snapshot.tables.listed import LISTED_ROWS
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 Row = dict[str, Any]
@@ -48,7 +49,7 @@ def listed(to: Path) -> list[Row]:
     """Rows of LISTED as a run lists them."""
     source = open_collected(str(to))
     assert source is not None
-    return [source.listed(folder, {})[0] for folder in source.folders]
+    return LISTED_ROWS.batch(source.listed(folder, {})[0] for folder in source.folders).to_pylist()
 
 
 def seen(to: Path) -> list[Row]:
@@ -69,7 +70,7 @@ def seen(to: Path) -> list[Row]:
 
 def _batches(path: Path) -> set[str]:
     decodes = Listing.decode(path.read_bytes(), name=str(path)).decodes.values()
-    return {decode["batches"] for decode in decodes if decode["batches"] is not None}
+    return {decode.batches for decode in decodes if decode.batches is not None}
 
 
 def objects(to: Path) -> set[str]:

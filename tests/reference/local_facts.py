@@ -13,7 +13,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.tables.facts import to_batches
-from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tasks.replay_partition import fact_rows
 
 
@@ -23,4 +23,4 @@ def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]
     for partition in log_dir.partitions():
         listing = PartitionListing(log_dir.filesystem, partition)
         replayed = task.replay(listing, LocalDecodes(log_dir.filesystem))
-        yield from to_batches(fact_rows(replayed, to_row(str(source), partition), listing, run, ""))
+        yield from to_batches(fact_rows(replayed, ListedPartition.of(str(source), partition, None), listing, run, ""))

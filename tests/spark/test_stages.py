@@ -52,7 +52,7 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 from tiersnap.snapshot.replay.remote_start import is_continued
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact, flat
-from tiersnap.snapshot.tables.listed import LISTED, from_row
+from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -191,7 +191,9 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         run = before.next_run()
         ran = runner(sources=sources)
         stages = Stages(spark, before, runner.tables, ran, run, look=Observe(runner.store, AivenLayout()))
-        continued += sum(is_continued(from_row("", row), row["copies"]) for row in ran.listed)
+        continued += sum(
+            is_continued(each.on_disk(""), each.remote.copies) for each in map(LISTED_ROWS.of_row, ran.listed)
+        )
         changed = stages.check_changes(runner.store.uri)
         stages.check_decodes(changed)
         stages.check_facts(changed, runner)

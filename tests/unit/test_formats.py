@@ -93,8 +93,8 @@ def test_listing_of_an_earlier_version_is_refused_by_name(version: Path) -> None
             Listing.decode(data, name="it")
         return
     listing = Listing.decode(data, name="it")
-    assert (listing.row["topic"], list(listing.decodes), listing.superseded) == ("orders", [0], {"old": 5})
-    assert (listing.row["log_start_checkpoint"], listing.row["orphan_indexes"]) == (0, [5])
+    assert (listing.listed.topic, list(listing.decodes), listing.superseded) == ("orders", [0], {"old": 5})
+    assert (listing.listed.log_start_checkpoint, listing.listed.orphan_indexes) == (0, (5,))
 
 
 @pytest.mark.parametrize("version", TABLES, ids=lambda path: path.name)

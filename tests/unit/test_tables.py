@@ -177,16 +177,19 @@ def test_facts_come_in_batches_and_in_order_whatever_has_deltas(many: list[np.nd
 def test_a_listed_partition_comes_back_from_its_row(broker: str) -> None:
     logs = DATA / broker / "logs"
     found = list(open_log_dir(str(logs)).partitions())
-    table = pa.Table.from_pylist([listed.to_row(str(logs), each) for each in found], schema=listed.LISTED)
-    for partition, row in zip(found, table.to_pylist(), strict=True):
-        back = listed.from_row(str(logs), row)
-        assert listed.to_row(str(logs), back) == listed.to_row(str(logs), partition)
+    rows = [listed.ListedPartition.of(str(logs), each, None) for each in found]
+    for partition, row, read in zip(
+        found, rows, listed.LISTED_ROWS.read([listed.LISTED_ROWS.batch(rows)]), strict=True
+    ):
+        assert read == row
+        back = read.on_disk(str(logs))
+        assert listed.ListedPartition.of(str(logs), back, None) == row
         assert [each.log for each in back.segments] == [each.log for each in partition.segments]
         assert (back.path, back.snapshots, back.findings) == (partition.path, partition.snapshots, partition.findings)
 
 
-def chains(row: dict[str, object]) -> dict[int, str]:
-    return {segment["base_offset"]: segment["chain"] for segment in row["segments"]}  # type: ignore[attr-defined]
+def chains(row: listed.ListedPartition) -> dict[int, str]:
+    return {segment.base_offset: segment.chain for segment in row.segments}
 
 
 def test_a_change_of_a_file_breaks_the_chain_above_it_and_nowhere_else(tmp_path: Path) -> None:
@@ -196,15 +199,15 @@ def test_a_change_of_a_file_breaks_the_chain_above_it_and_nowhere_else(tmp_path:
         (folder / f"{base:020d}.log").write_bytes(bytes(base))
     (folder / f"{20:020d}.snapshot").write_bytes(b"1")
 
-    def row() -> dict[str, object]:
+    def row() -> listed.ListedPartition:
         (partition,) = open_log_dir(str(tmp_path)).partitions()
-        return listed.to_row(str(tmp_path), partition)
+        return listed.ListedPartition.of(str(tmp_path), partition, None)
 
     before = row()
     assert row() == before
     (folder / f"{10:020d}.log").write_bytes(b"another size")
     after = row()
-    assert after["fingerprint"] != before["fingerprint"]
+    assert after.fingerprint != before.fingerprint
     same = [base for base, chain in chains(before).items() if chains(after)[base] == chain]
     assert same == [0, 10]
     # The snapshot at 20 may be what a replay goes on from there.

@@ -25,10 +25,11 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.segment_runs import fold_segment
+from tiersnap.snapshot.tables.decodes import DECODE_ROWS
 from tiersnap.snapshot.tables.deltas import from_lists
-from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments, segment_end
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
@@ -86,7 +87,7 @@ def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) ->
     logs = DATA / broker / "logs"
     choice = random.Random(3)
     for partition in open_log_dir(str(logs)).partitions():
-        listed = to_row(str(logs), partition)
+        listed = LISTED_ROWS.to_row(ListedPartition.of(str(logs), partition, None))
         for segment, row in zip(partition.segments, listed["segments"], strict=True):
             last = segment.next_base_offset or segment.base_offset + 50
             cuts = sorted({choice.randint(segment.base_offset + 1, last) for _ in range(2)})
@@ -97,7 +98,7 @@ def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) ->
             assert found.schema == SEGMENTS
             rows = found.to_pylist()
             assert [row["part"] for row in rows] == list(range(len(rows)))
-            assert segment_end(rows[0], segment.log.path) == end
+            assert DECODE_ROWS.of_row(rows[0]).end == end
             observed = zip(rows, from_lists(found.column("deltas")), strict=True)
             for run in runs:
                 parts = [deltas for row, deltas in observed_of(observed, run.start_offset, len(run.deltas))]
