@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
     from tiersnap.remote_storage.layouts.layout import Layout
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.replay.remote_start import Beginnings
+    from tiersnap.snapshot.replay.replay_start import Beginnings
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RemoteView:
 
     def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
         """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
-        from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
+        from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
         if self.remote is None:
             return Beginnings()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
     from tiersnap.snapshot.readiness.verdict import Verdict
-    from tiersnap.snapshot.replay.remote_start import Beginnings
+    from tiersnap.snapshot.replay.replay_start import Beginnings
 
 # Types of fields.
 ForPeople = Annotated[str, Meta(description="the number before it, for people")]

@@ -176,7 +176,7 @@ def _logs(
     from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import Expiry
-    from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
+    from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
     begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
     local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import Expiry
-    from tiersnap.snapshot.replay.remote_start import Beginnings
+    from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 _OF_RISK = {

@@ -20,7 +20,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 

@@ -14,9 +14,8 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.remote_listing import PlaceDoubt, RemoteListing
-from tiersnap.snapshot.replay.remote_start import beginning, is_continued
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, beginning, is_continued
 
 _T = TypeVar("_T")
 

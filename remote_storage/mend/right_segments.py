@@ -44,8 +44,8 @@ from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
 from tiersnap.snapshot.replay.producer_fold import ProducerFold, from_entries, to_entries
-from tiersnap.snapshot.replay.remote_start import Beginnings, beginning
 from tiersnap.snapshot.replay.remote_state import RemoteState
+from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 

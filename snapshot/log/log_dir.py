@@ -135,7 +135,7 @@ class Partition:
 
     @property
     def may_begin_in_remote_storage(self) -> bool:
-        """Likewise, or no checkpoint speaks of it: then only the copies tell (remote_start.is_continued)."""
+        """Likewise, or no checkpoint speaks of it: then only the copies tell (replay_start.is_continued)."""
         return self.begins_in_remote_storage or (self.log_start_checkpoint is None and self.first_base_offset > 0)
 
     @property

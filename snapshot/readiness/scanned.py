@@ -22,7 +22,7 @@ from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 

@@ -16,7 +16,7 @@ from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 

@@ -19,8 +19,7 @@ from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.replay.partition_replay import Beginning
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 
 
 @dataclass

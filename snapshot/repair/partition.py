@@ -17,7 +17,8 @@ from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions,
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]

@@ -15,8 +15,9 @@ from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
-from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt, StartState
+from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict

@@ -12,7 +12,7 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing, RemoteLook
-from tiersnap.snapshot.replay.remote_start import claimed_start, copies_up_to, is_continued
+from tiersnap.snapshot.replay.replay_start import claimed_start, copies_up_to, is_continued
 
 # Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
 _MOST_STARTS = 4

@@ -17,47 +17,14 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
-from tiersnap.snapshot.replay.partition_state import (
-    Boundary,
-    CopyState,
-    Refusal,
-    ReplayState,
-    StartState,
-    replay_runs,
-)
+from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, replay_runs
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, to_entries
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """The state of a log before its first file."""
-
-    # The log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
-    is_continued: bool | None = None
-    start: StartState | None = None  # the state to begin with; None where none is known
-    # The state at the end of a copy that ends behind the first file, where none is known at that.
-    copy: CopyState | None = None
-    why: str = ""  # remote storage was asked and does not tell the state, "" otherwise
-    may_pass: bool = False  # asked again it may
-    # Take the file where the files begin, as a broker does that opens the log, be it right or wrong.
-    as_broker: bool = False
-
-    def goes_back(self, partition: Partition) -> bool:
-        """Return whether the log goes back further than its files, by what is known of it."""
-        return partition.begins_in_remote_storage if self.is_continued is None else self.is_continued
-
-    def is_unasked(self, partition: Partition) -> bool:
-        """Return whether remote storage would have to be asked for the state where the files begin, and was not."""
-        return self.goes_back(partition) and self.start is None and self.copy is None and not self.why
-
-
-NOT_LOOKED = Beginning()
-AS_BROKER = Beginning(as_broker=True)
 
 
 @dataclass

@@ -15,11 +15,11 @@ import numpy as np
 
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.producer_fold import NONE, ProducerFold, from_entries
+from tiersnap.snapshot.replay.replay_start import CopyState, StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import (
     NO_FILE,
     Comparison,
-    FoundSnapshot,
     ReadSnapshot,
     SnapshotFile,
     compare,
@@ -54,37 +54,22 @@ class SnapshotAt:
     stored: StoredAt | None = None  # what was put into object storage, or was there; None where nothing is
 
 
+@dataclass(slots=True, eq=False)
 class Boundary:
-    """The state at one offset, and how the file found there compares with it; see SnapshotAt.
+    """The state at one offset, and how the file found there compares with it; see SnapshotAt."""
 
-    Attributes:
-        max_timestamp: ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part
-            below the offset; -1 without one. Expiry is reckoned from it.
-        file: the bytes that were compared.
-        gaps: gives the offsets below it that are in no segment.
-    """
-
-    def __init__(
-        self,
-        offset: int,
-        entries: Callable[[], np.ndarray],
-        provenance: Provenance,
-        found: Comparison,
-        folded_from: int,
-        max_timestamp: int = NONE,
-        open_transactions: Callable[[], tuple[tuple[int, int], ...]] | None = tuple,
-        file: SnapshotFile = NO_FILE,
-    ) -> None:
-        """`entries` computes them when they are asked for: most boundaries need none.
-
-        `open_transactions` is None where nobody knows all of them.
-        """
-        self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
-        self.max_timestamp = max_timestamp
-        self._open_transactions = open_transactions
-        self.file = file
-        self.gaps: Callable[[], Iterable[LostOffsets]] = tuple
-        self._entries = entries
+    offset: int
+    compute: Callable[[], np.ndarray]  # the entries, when they are asked for: most boundaries need none
+    provenance: Provenance
+    found: Comparison
+    folded_from: int
+    # ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part below the offset; -1
+    # without one. Expiry is reckoned from it.
+    max_timestamp: int = NONE
+    # (producer id, first offset) of those open here, asked before the replay goes on; None where nobody knows all.
+    open_now: Callable[[], tuple[tuple[int, int], ...]] | None = tuple
+    file: SnapshotFile = NO_FILE  # the bytes that were compared
+    gaps: Callable[[], Iterable[LostOffsets]] = tuple  # gives the offsets below it that are in no segment
 
     @property
     def snapshot(self) -> SnapshotAt:
@@ -100,15 +85,12 @@ class Boundary:
         Raises:
             RuntimeError: the replay has gone on.
         """
-        return self._entries()
+        return self.compute()
 
     @property
     def open_transactions(self) -> tuple[tuple[int, int], ...] | None:
-        """(producer id, first offset) of the transactions open here, None where nobody knows all of them.
-
-        Ask before the replay goes on.
-        """
-        return None if self._open_transactions is None else self._open_transactions()
+        """Return `open_now` as it is now."""
+        return None if self.open_now is None else self.open_now()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,29 +99,6 @@ class Refusal:
 
     offset: int
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartState:
-    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells."""
-
-    offset: int
-    deltas: np.ndarray
-    # Batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's first offset it is
-    # where a scan window began.
-    history_from: int
-    has_adopted: bool  # a broker's snapshot already told what the log could not
-    # Batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
-    lacks_start: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CopyState:
-    """The producer state at the end of a remote segment that ends behind the first file of the log."""
-
-    offset: int  # exclusive; a base offset of the log
-    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
-    is_believed: Callable[[Comparison], bool]  # asked how it compares with what the files before say
 
 
 NOT_ASKED = "which was not asked (--remote)"
@@ -215,8 +174,7 @@ class ReplayState:
         """
         if not self.lacks_start:
             return
-        ours = self._producers.entries()
-        is_cleaned = self._is_cleaned(copy.offset)
+        ours, is_cleaned = self._producers.entries(), self._is_cleaned(copy.offset)
         found = compare(copy.entries, ours, history_from=self.history_from, is_cleaned=is_cleaned)
         if copy.is_believed(found):
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
@@ -251,9 +209,14 @@ class ReplayState:
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
-        comparison, theirs = self._compare(entries, offset, found)
+        comparison, theirs = found.comparison, found.entries
+        if theirs is not None:
+            history_from = 0 if self.has_adopted else self.history_from
+            comparison = compare(theirs, entries(), history_from=history_from, is_cleaned=self._is_cleaned(offset))
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
-            self._adopt(theirs)
+            # Strictly compared, it holds every producer that was computed.
+            self._go_on_from(theirs)
+            self.has_adopted = True
             entries = self._entries_here()
         elif self.lacks_start and offset > self.folded_from:
             comparison = self._without_start(comparison)
@@ -283,16 +246,6 @@ class ReplayState:
 
         return entries
 
-    def _compare(
-        self, entries: Callable[[], np.ndarray], offset: int, found: FoundSnapshot
-    ) -> tuple[Comparison, np.ndarray | None]:
-        theirs = found.entries
-        if theirs is None:
-            return found.comparison, None
-        history_from = 0 if self.has_adopted else self.history_from
-        is_cleaned = self._is_cleaned(offset)
-        return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs
-
     def _is_cleaned(self, offset: int) -> bool:
         """Return whether compaction has passed all batches below it."""
         return offset <= self._cleaned_below
@@ -302,11 +255,6 @@ class ReplayState:
         if self.lost is None:
             return self._is_broker or not self.lacks_start
         return self.lost.is_known_to(theirs)
-
-    def _adopt(self, theirs: np.ndarray) -> None:
-        """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
-        self._go_on_from(theirs)
-        self.has_adopted = True
 
     def _go_on_from(self, entries: np.ndarray) -> None:
         self._producers = ProducerFold(entries.size)
@@ -320,16 +268,13 @@ class ReplayState:
             if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
                 return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
             return replace(found, says=f"{found.says}; none can be made: {self.lost}")
-        asked = f"{NOT_TOLD}{self._refused}" if self._is_asked or self._refused else NOT_ASKED
-        why = f"the log begins in remote storage, {asked}"
+        was_asked = bool(self._is_asked or self._refused)
+        why = f"the log begins in remote storage, {f'{NOT_TOLD}{self._refused}' if was_asked else NOT_ASKED}"
         if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
             differs = "" if found.strict.is_trusted else f"{found.says}; beyond that "
-            return replace(found, strict=self._not_judged, says=f"{differs}not compared: {why}")
+            strict = SnapshotVerdict.UNVERIFIED if was_asked else SnapshotVerdict.NOT_COMPARED
+            return replace(found, strict=strict, says=f"{differs}not compared: {why}")
         return replace(found, says=f"{found.says}; none can be made: {why}")
-
-    @property
-    def _not_judged(self) -> SnapshotVerdict:
-        return SnapshotVerdict.UNVERIFIED if self._is_asked or self._refused else SnapshotVerdict.NOT_COMPARED
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""
@@ -337,8 +282,7 @@ class ReplayState:
 
     def state(self, offset: int) -> StartState:
         """A copy to continue from later."""
-        deltas = self._producers.deltas()
-        return StartState(offset, deltas, self.history_from, self.has_adopted)
+        return StartState(offset, self._producers.deltas(), self.history_from, self.has_adopted)
 
 
 def replay_runs(

@@ -154,13 +154,6 @@ class ProducerFold:
         return _entries(self._deltas, self._ascending())
 
 
-def fold(rows: np.ndarray) -> np.ndarray:
-    """Deltas (DELTA_DTYPE, ascending producer id) of decoded batches (RECORD_BATCH_DTYPE, offset order)."""
-    producers = ProducerFold()
-    producers.add_batches(rows)
-    return producers.deltas()
-
-
 def to_entries(deltas: np.ndarray) -> np.ndarray:
     """Apply the deltas to an empty state; return snapshot entries (ENTRY_DTYPE), order kept."""
     return _entries(deltas, np.arange(deltas.size))

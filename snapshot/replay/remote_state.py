@@ -94,6 +94,106 @@ class RemoteState:
     refused: tuple[str, ...] = ()  # why later snapshots were not believed, a sentence each
 
 
+class _RefusedError(Exception):
+    """A snapshot that starts nothing, nor does any between it and `known_at`."""
+
+    def __init__(self, why: str, known_at: int | None = None) -> None:
+        super().__init__(why)
+        self.known_at = known_at
+
+
+@dataclass
+class _Search:
+    offset: int
+    snapshots: Sequence[RemoteSnapshot]
+    reader: RemoteReader
+    now: int
+    producer_expiration: int | None
+
+    def __post_init__(self) -> None:
+        self._refused: list[str] = []
+        self._after, self._after_from = np.empty(0, DELTA_DTYPE), self.offset
+
+    def find(self, log_start_offset: int | None) -> RemoteState:
+        believed_below = self.offset
+        try:
+            for number, each in enumerate(self.snapshots):
+                self._fold_back_to(each.end_offset)
+                if each.end_offset > believed_below:
+                    continue
+                try:
+                    return self._from(each, self.snapshots[number + 1 :])
+                except _RefusedError as refused:
+                    self._refused.append(f"{each} {refused}")
+                    believed_below = each.end_offset if refused.known_at is None else refused.known_at
+            if not log_start_offset:
+                self._fold_back_to(0)
+                return self._state(np.empty(0, ENTRY_DTYPE), is_complete=True)
+        except CorruptDataError as error:
+            self._refused.append(error.message)
+        except _RefusedError as refused:
+            self._refused.append(str(refused))
+        told = "; ".join(self._refused) or f"no remote segment of this log ends at {self.offset} or below"
+        raise UnknownStateError(told, hint=ELSEWHERE)
+
+    def _fold_back_to(self, offset: int) -> None:
+        """Put what remote segments hold from `offset` on before what is folded already."""
+        if offset < self._after_from:
+            fold = ProducerFold()
+            fold.combine(self.reader.deltas(offset, self._after_from))
+            fold.combine(self._after)
+            self._after, self._after_from = fold.deltas(), offset
+
+    def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
+        vouching = self.reader.vouching(snapshot)
+        if vouching.is_ours and vouching.provenance is None:
+            raise _RefusedError("starts nothing: its claim does not vouch for it")
+        try:
+            entries = self.reader.entries(snapshot)
+        except CorruptDataError as error:
+            raise _RefusedError(f"cannot be read: {error.message}") from error
+        if vouching.provenance is None:
+            entries = self._agreeing(snapshot, entries)
+            self._check_none_lost(entries, [each for each in earlier if each.end_offset < snapshot.end_offset])
+        is_complete = vouching.provenance in (Provenance.BROKER, Provenance.COMPUTED)
+        return self._state(entries, is_complete=is_complete)
+
+    def _state(self, entries: np.ndarray, *, is_complete: bool) -> RemoteState:
+        fold = ProducerFold(entries.size)
+        fold.combine(from_entries(entries))
+        if (error := fold.combine(self._after)) >= 0:
+            raise _RefusedError(f"cannot be continued: no broker could replay the batch at {error} behind it")
+        state = fold.deltas()
+        return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
+
+    def _agreeing(self, snapshot: RemoteSnapshot, entries: np.ndarray) -> np.ndarray:
+        """Return the entries, and those of producers that a broker had dropped for their age before it wrote them."""
+        own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
+        found = compare(entries, own, history_from=snapshot.start_offset)
+        if found.differing or found.unexplained or not found.verdict(self.now, self.producer_expiration).is_trusted:
+            raise _RefusedError(f"contradicts its own segment: {found.says}")
+        return _with_others(entries, own)
+
+    def _check_none_lost(self, entries: np.ndarray, earlier: Sequence[RemoteSnapshot]) -> None:
+        """See that each producer that lives is in a later snapshot, and that nothing of it was forgotten there."""
+        latest = entries
+        for each in earlier:
+            try:
+                older = self.reader.entries(each)
+            except CorruptDataError:
+                continue
+            living = live_entries(older, as_of=self.now, expiration=self.producer_expiration)
+            if lost := int((~is_followed(living, latest, each.end_offset)).sum()):
+                raise _RefusedError(
+                    f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
+                    f"{each.end_offset}",
+                    each.end_offset,
+                )
+            if self.reader.vouching(each).provenance is not None:
+                return
+            latest = _with_others(latest, older)
+
+
 def find_state(
     offset: int,
     snapshots: Sequence[RemoteSnapshot],
@@ -115,108 +215,6 @@ def find_state(
         UnknownStateError: remote storage does not tell it.
     """
     return _Search(offset, snapshots, reader, now, producer_expiration).find(log_start_offset)
-
-
-class _RefusedError(Exception):
-    """A snapshot that starts nothing, nor does any between it and `known_at`."""
-
-    def __init__(self, why: str, known_at: int | None = None) -> None:
-        super().__init__(why)
-        self.known_at = known_at
-
-
-class _Search:
-    def __init__(
-        self,
-        offset: int,
-        snapshots: Sequence[RemoteSnapshot],
-        reader: RemoteReader,
-        now: int,
-        producer_expiration: int | None,
-    ) -> None:
-        self._offset, self._snapshots, self._reader = offset, snapshots, reader
-        self._now, self._expiration = now, producer_expiration
-        self._refused: list[str] = []
-        self._after, self._after_from = np.empty(0, DELTA_DTYPE), offset
-
-    def find(self, log_start_offset: int | None) -> RemoteState:
-        believed_below = self._offset
-        try:
-            for number, each in enumerate(self._snapshots):
-                self._fold_back_to(each.end_offset)
-                if each.end_offset > believed_below:
-                    continue
-                try:
-                    return self._from(each, self._snapshots[number + 1 :])
-                except _RefusedError as refused:
-                    self._refused.append(f"{each} {refused}")
-                    believed_below = each.end_offset if refused.known_at is None else refused.known_at
-            if not log_start_offset:
-                self._fold_back_to(0)
-                return self._state(np.empty(0, ENTRY_DTYPE), is_complete=True)
-        except CorruptDataError as error:
-            self._refused.append(error.message)
-        except _RefusedError as refused:
-            self._refused.append(str(refused))
-        told = "; ".join(self._refused) or f"no remote segment of this log ends at {self._offset} or below"
-        raise UnknownStateError(told, hint=ELSEWHERE)
-
-    def _fold_back_to(self, offset: int) -> None:
-        """Put what remote segments hold from `offset` on before what is folded already."""
-        if offset < self._after_from:
-            fold = ProducerFold()
-            fold.combine(self._reader.deltas(offset, self._after_from))
-            fold.combine(self._after)
-            self._after, self._after_from = fold.deltas(), offset
-
-    def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
-        vouching = self._reader.vouching(snapshot)
-        if vouching.is_ours and vouching.provenance is None:
-            raise _RefusedError("starts nothing: its claim does not vouch for it")
-        try:
-            entries = self._reader.entries(snapshot)
-        except CorruptDataError as error:
-            raise _RefusedError(f"cannot be read: {error.message}") from error
-        if vouching.provenance is None:
-            entries = self._agreeing(snapshot, entries)
-            self._check_none_lost(entries, [each for each in earlier if each.end_offset < snapshot.end_offset])
-        is_complete = vouching.provenance in (Provenance.BROKER, Provenance.COMPUTED)
-        return self._state(entries, is_complete=is_complete)
-
-    def _state(self, entries: np.ndarray, *, is_complete: bool) -> RemoteState:
-        fold = ProducerFold(entries.size)
-        fold.combine(from_entries(entries))
-        if (error := fold.combine(self._after)) >= 0:
-            raise _RefusedError(f"cannot be continued: no broker could replay the batch at {error} behind it")
-        state = fold.deltas()
-        return RemoteState(self._offset, to_entries(state), is_complete, tuple(self._refused))
-
-    def _agreeing(self, snapshot: RemoteSnapshot, entries: np.ndarray) -> np.ndarray:
-        """Return the entries, and those of producers that a broker had dropped for their age before it wrote them."""
-        own = to_entries(self._reader.deltas(snapshot.start_offset, snapshot.end_offset))
-        found = compare(entries, own, history_from=snapshot.start_offset)
-        if found.differing or found.unexplained or not found.verdict(self._now, self._expiration).is_trusted:
-            raise _RefusedError(f"contradicts its own segment: {found.says}")
-        return _with_others(entries, own)
-
-    def _check_none_lost(self, entries: np.ndarray, earlier: Sequence[RemoteSnapshot]) -> None:
-        """See that each producer that lives is in a later snapshot, and that nothing of it was forgotten there."""
-        latest = entries
-        for each in earlier:
-            try:
-                older = self._reader.entries(each)
-            except CorruptDataError:
-                continue
-            living = live_entries(older, as_of=self._now, expiration=self._expiration)
-            if lost := int((~is_followed(living, latest, each.end_offset)).sum()):
-                raise _RefusedError(
-                    f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
-                    f"{each.end_offset}",
-                    each.end_offset,
-                )
-            if self._reader.vouching(each).provenance is not None:
-                return
-            latest = _with_others(latest, older)
 
 
 def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:

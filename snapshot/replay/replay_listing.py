@@ -14,11 +14,18 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.examine import Examination, conclude, examine_decodes
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
-from tiersnap.snapshot.replay.partition_replay import Beginning, Replay, may_be_stored, snapshot_reader
-from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StartState, StoredAt
+from tiersnap.snapshot.replay.partition_replay import Replay, may_be_stored, snapshot_reader
+from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, StoredAt
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.replay_start import (
+    Beginning,
+    StartState,
+    is_continued,
+    known_state,
+    read_entries,
+    start_state,
+)
 from tiersnap.snapshot.replay.segment_runs import DecodeSource
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, StoredSnapshot

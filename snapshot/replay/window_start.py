@@ -13,16 +13,16 @@ of the window can find: a producer whose first batch in the window is not transa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.replay.partition_state import Boundary, StartState
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold, to_entries
+from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, found_at
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
@@ -195,11 +195,11 @@ class WindowStart:
             found = found_at(end, read_snapshot)
             yield Boundary(
                 end,
-                partial(_itself, entries),
+                entries.view,
                 self._provenance,
                 found.comparison if found.entries is None else _UNVERIFIED,
                 self._offset,
-                open_transactions=None,
+                open_now=None,
                 file=found.file,
             )
 
@@ -229,12 +229,6 @@ class WindowStart:
             for producer_id, begins_here in zip(found.tolist(), begins.tolist(), strict=True):
                 is_new.setdefault(producer_id, begins_here)
 
-        fold_segment(self._filesystem, self._segment(base_offset), check_crc=False, on_rows=look)
+        segment = next(each for each in self._partition.segments if each.base_offset == base_offset)
+        fold_segment(self._filesystem, segment, check_crc=False, on_rows=look)
         return (producer_id for producer_id in producers if not is_new.get(producer_id, False))
-
-    def _segment(self, base_offset: int) -> Segment:
-        return next(each for each in self._partition.segments if each.base_offset == base_offset)
-
-
-def _itself(entries: np.ndarray) -> np.ndarray:
-    return entries

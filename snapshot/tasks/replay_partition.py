@@ -13,8 +13,8 @@ from tiersnap.snapshot.errors import recorded
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
-from tiersnap.snapshot.replay.partition_state import StartState
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
+from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.tables.decodes import DECODE_ROWS
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts

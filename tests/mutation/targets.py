@@ -134,7 +134,7 @@ TARGETS = (
     Target("snapshot/repair/plan.py", ("test_repair.py", "test_log_begins_in_remote_storage.py")),
     Target("snapshot/repair/files.py", ("test_atomic_file.py", "test_repair.py", "test_repair_killed.py")),
     Target(
-        "snapshot/replay/remote_start.py",
+        "snapshot/replay/replay_start.py",
         (
             "test_remote_start.py",
             "test_poisoned_tier.py",

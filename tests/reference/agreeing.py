@@ -13,13 +13,14 @@ from random import Random
 import numpy as np
 
 from tests.reference import fold as reference
+from tests.reference.folded import fold
 from tests.reference.local_replay import local_replay
 from tests.reference.random_log import write_random_partition
 from tests.reference.record_batch import Batch, Segment, read_segment
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.producer_fold import ProducerFold, fold
+from tiersnap.snapshot.replay.producer_fold import ProducerFold
 
 Rows = list[tuple[int, ...]]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 

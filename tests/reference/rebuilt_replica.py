@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.reference.fold import State, fold, live
+from tests.reference.folded import fold as fold_deltas
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.replay import producer_fold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 
 HOUR = 3_600_000
@@ -80,7 +80,7 @@ class TieredLog:
         inside = [base for base in self.segments if start <= base < end]
         if start not in self.segments or self.lost.intersection(inside):
             raise CorruptDataError(f"no remote segment holds {start}")
-        return producer_fold.fold(rows_of(b"".join(self.segments[base] for base in inside)))
+        return fold_deltas(rows_of(b"".join(self.segments[base] for base in inside)))
 
 
 def random_tiered_log(seed: int, *, pauses: bool) -> TieredLog:

@@ -49,7 +49,7 @@ from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
-from tiersnap.snapshot.replay.remote_start import is_continued
+from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact, flat
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS

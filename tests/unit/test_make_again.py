@@ -42,7 +42,7 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 
 pytestmark = pytest.mark.unit
 

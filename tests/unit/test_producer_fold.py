@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.reference import fold as reference
 from tests.reference.examples import examples
+from tests.reference.folded import fold as fold_deltas
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY, Log, logs, replayable_entries
 from tests.reference.record_batch import Batch, read_segment
@@ -36,7 +37,7 @@ def pieces(log: Log, at: list[int]) -> list[bytes]:
 
 
 def deltas_of(data: bytes) -> np.ndarray:
-    return ps.fold(rows_of(data))
+    return fold_deltas(rows_of(data))
 
 
 def combined(first: np.ndarray, second: np.ndarray) -> np.ndarray:

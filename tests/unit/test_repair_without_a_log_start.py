@@ -32,8 +32,7 @@ from tiersnap.snapshot.repair.log_dirs import HostRepair
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.partition_replay import Beginning
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 
 pytestmark = pytest.mark.unit
 

@@ -42,7 +42,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 
 pytestmark = pytest.mark.unit
 

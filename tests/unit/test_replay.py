@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.reference.examples import examples
+from tests.reference.folded import fold
 from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
@@ -17,7 +18,6 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.windows import MappedWindows
 from tiersnap.snapshot.replay.partition_state import ReplayState
-from tiersnap.snapshot.replay.producer_fold import fold
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
 pytestmark = pytest.mark.unit

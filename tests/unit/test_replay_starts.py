@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.reference.fold import Entry, State
+from tests.reference.folded import fold
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_partition
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
@@ -18,8 +19,9 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
-from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, StartState
-from tiersnap.snapshot.replay.producer_fold import ProducerFold, fold
+from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState
+from tiersnap.snapshot.replay.producer_fold import ProducerFold
+from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -101,8 +103,8 @@ def test_where_the_cleaner_never_was_a_file_at_offset_1_must_be_right() -> None:
 
 def test_what_is_open_at_a_boundary_is_told_where_it_is_known() -> None:
     found = at(ReplayState(log_start=0), 0).found
-    unknown = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=None)
-    known = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=lambda: ((7, 0),))
+    unknown = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_now=None)
+    known = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_now=lambda: ((7, 0),))
     assert (unknown.open_transactions, known.open_transactions) == (None, ((7, 0),))
 
 

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 
 pytestmark = pytest.mark.unit
 

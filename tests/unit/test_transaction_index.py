@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import log_builder as lb
+from tests.reference.folded import fold
 from tests.reference.planned import open_transactions
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats import transaction_index as ti
-from tiersnap.snapshot.replay.producer_fold import fold, to_entries
+from tiersnap.snapshot.replay.producer_fold import to_entries
 
 pytestmark = pytest.mark.unit
 

@@ -22,8 +22,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
-from tiersnap.snapshot.replay.remote_start import Beginnings, beginning, is_continued
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.replay_start import Beginnings, beginning, is_continued
 from tiersnap.snapshot.units import count_of
 
 

@@ -14,7 +14,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.remote_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.units import count_of
 
 

@@ -28,14 +28,10 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.partition_replay import (
-    NOT_LOOKED,
-    Beginning,
-    entries_at_first,
-    snapshot_reader,
-)
+from tiersnap.snapshot.replay.partition_replay import entries_at_first, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 

@@ -44,9 +44,8 @@ from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.partition_state import CopyState
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, CopyState
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
 pytestmark = pytest.mark.unit

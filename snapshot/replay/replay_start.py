@@ -1,9 +1,17 @@
-"""Find the start of a replay whose log goes back further in remote storage.
+"""The start of a replay: the state of its producers at an offset, by all that is known of what lies below.
 
-Either with the snapshot of a remote segment of ours, whose claim vouches for it, on the way through what is tiered
-(ClaimedStart); or with the state that remote storage tells where the files begin, or where a remote segment ends
-soonest behind (RemoteLook.state_at), as a follower begins that restores its state from there
-(TierStateMachine.buildRemoteLogAuxState).
+Asked in this order (replay_listing), the first that is known:
+
+    a claimed snapshot   of a remote segment of ours whose claim vouches for it, behind what is tiered (`claimed_start`)
+    an earlier replay    what it left at the base offset of the segment that was active (replay_listing.Resume)
+    the scan window      its first offset, once what producers need from before was read (window_start.WindowStart)
+    remote storage       of a log that goes back further than its files: the state where they begin, or where a remote
+                         segment ends soonest behind (`known_state`), as a follower begins that restores its state from
+                         there (TierStateMachine.buildRemoteLogAuxState)
+    the log start        of any other log: its first file, and nobody is known
+
+On the way a broker's file that strictly EXTENDS the log takes the place of the state, and for a replay as a broker does
+it (AS_BROKER) also the file where the files begin (partition_state.ReplayState).
 """
 
 from __future__ import annotations
@@ -17,12 +25,60 @@ from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.partition_state import CopyState, StartState
 from tiersnap.snapshot.replay.producer_fold import from_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells."""
+
+    offset: int
+    deltas: np.ndarray
+    # Batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's first offset it is
+    # where a scan window began.
+    history_from: int
+    has_adopted: bool  # a broker's snapshot already told what the log could not
+    # Batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
+    lacks_start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyState:
+    """The producer state at the end of a remote segment that ends behind the first file of the log."""
+
+    offset: int  # exclusive; a base offset of the log
+    entries: np.ndarray  # ENTRY_DTYPE, ascending producer id
+    is_believed: Callable[[Comparison], bool]  # asked how it compares with what the files before say
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The state of a log before its first file."""
+
+    # The log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
+    is_continued: bool | None = None
+    start: StartState | None = None  # the state to begin with; None where none is known
+    # The state at the end of a copy that ends behind the first file, where none is known at that.
+    copy: CopyState | None = None
+    why: str = ""  # remote storage was asked and does not tell the state, "" otherwise
+    may_pass: bool = False  # asked again it may
+    # Take the file where the files begin, as a broker does that opens the log, be it right or wrong.
+    as_broker: bool = False
+
+    def goes_back(self, partition: Partition) -> bool:
+        """Return whether the log goes back further than its files, by what is known of it."""
+        return partition.begins_in_remote_storage if self.is_continued is None else self.is_continued
+
+    def is_unasked(self, partition: Partition) -> bool:
+        """Return whether remote storage would have to be asked for the state where the files begin, and was not."""
+        return self.goes_back(partition) and self.start is None and self.copy is None and not self.why
+
+
+NOT_LOOKED = Beginning()
+AS_BROKER = Beginning(as_broker=True)
 
 
 def beginning(look: RemoteLook, now: int, producer_expiration: int | None, partition: Partition) -> Beginning:
@@ -75,27 +131,24 @@ def known_state(
     if ends:
         try:
             found = look.state_at(partition, min(ends), now=now, producer_expiration=producer_expiration)
-            copy = CopyState(found.offset, found.entries, _believes(now, producer_expiration))
-            return Beginning(True, copy=copy, why=why)
+
+            def is_believed(compared: Comparison) -> bool:
+                """Unless it lacks, or says otherwise of, a producer that a broker would know at `now`."""
+                return compared.verdict(now, producer_expiration).is_trusted
+
+            return Beginning(True, copy=CopyState(found.offset, found.entries, is_believed), why=why)
         except UnknownStateError as error:
             why = f"{why}; {error.message}"
     return Beginning(True, why=why)
 
 
-def _believes(now: int, producer_expiration: int | None) -> Callable[[Comparison], bool]:
-    """Believe a state unless it lacks, or says otherwise of, a producer that a broker would know at `now`."""
-    return lambda found: found.verdict(now, producer_expiration).is_trusted
-
-
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
-    """Return the copies of the log's own lineage that end at one of these offsets (exclusive)."""
-    return [copy for copy in copies if copy.end_offset in ends and _agrees(copy, partition)]
+    """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
 
+    def agrees(copy: ListedCopy) -> bool:
+        return RemoteListing((copy,)).coverage(partition.leader_epochs).covers(copy.start_offset, copy.end_offset)
 
-def _agrees(copy: ListedCopy, partition: Partition) -> bool:
-    """Return whether the whole copy is finished, and of the log's own lineage."""
-    remote = RemoteListing((copy,)).coverage(partition.leader_epochs)
-    return remote.covers(copy.start_offset, copy.end_offset)
+    return [copy for copy in copies if copy.end_offset in ends and agrees(copy)]
 
 
 def claimed_start(
