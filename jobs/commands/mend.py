@@ -153,11 +153,14 @@ def mend(
             raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
-    with prover.metadata_topic.read_all() as reader, Progress(output, "mending"):
+    with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
         known, prove = ask(), partial(prover.prove, layout)
         of, tierer = replace(logs(target, layout), starts=known.log_starts), Tierer(new_run_id(), now)
-        mended = MendTier(cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request).run()
+        mending = MendTier(
+            cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done
+        )
+        mended = mending.run()
     return _told(output, mended, mended.missing.sentence, apply=apply)
 
 
@@ -205,7 +208,8 @@ def _unmanaged(
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
     done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
-    return Mended(Missing(target.uri, len(lacking), tuple(each.missing for each in lacking)), 0, done)
+    missing = Missing(target.uri, len(lacking), tuple(each.missing for each in lacking))
+    return Mended(missing, done=done, failures=tier.failures)
 
 
 def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
@@ -213,7 +217,7 @@ def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     done, missing, proof = mended.done, mended.missing, mended.proof
-    errors = [each.error for each in done if each.error is not None]
+    errors = [*(each.error for each in done if each.error is not None), *mended.failures]
     count = sum(each.outcome is MendOutcome.MENDED for each in done)
     told = () if proof is None else (proof.sentence, proof.evidence)
     unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
@@ -225,7 +229,7 @@ def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
     if done and not apply:
         tell_unknown_encryption(output, len(unknown))
         output.talk("nothing was put back: give --apply")
-    return exit_code_of(done)
+    return exit_code_of(done, mended.failures)
 
 
 def _row(each: Mending) -> MendedSegment:

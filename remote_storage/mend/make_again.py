@@ -117,9 +117,12 @@ class MakeAgain:
             if not any(_is_left(each) for each in of_one):
                 yield from of_one
                 continue
-            with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
-                for each in of_one:
-                    yield self._mended(each, right) if _is_left(each) else each
+            try:
+                with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
+                    done = [self._mended(each, right) if _is_left(each) else each for each in of_one]
+            except TiersnapError as error:
+                done = [replace(each, error=each.error or error) for each in of_one]
+            yield from done
 
     def _mended(self, mending: Mending, right: RightSegments) -> Mending:
         record, made = mending.metadata, list[str]()

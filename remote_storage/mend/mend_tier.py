@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
@@ -54,7 +54,7 @@ class MendRequest:
     apply: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mended:
     """The result of a run.
 
@@ -62,12 +62,14 @@ class Mended:
         missing: segments that lacked objects.
         wrong: number of other segments that are wrong.
         done: all that was mended, or would be.
+        failures: why the rest of a partition was left as it is.
         proof: that brokers read there; None where there is nothing to mend.
     """
 
     missing: Missing
-    wrong: int
-    done: Sequence[Mending]
+    wrong: int = 0
+    done: list[Mending] = field(default_factory=list)
+    failures: list[TiersnapError] = field(default_factory=list)
     proof: PlaceProof | None = None
 
 
@@ -79,6 +81,7 @@ class MendTier:
         known: what brokers read.
         ask: what they read now.
         prove: proves that they read there; called once, before the first write and only where there is something.
+        watch: hands partitions on, and tells of them.
     """
 
     cluster: Cluster
@@ -90,41 +93,53 @@ class MendTier:
     ask: Callable[[], ReadByBrokers]
     prove: Callable[[], PlaceProof]
     request: MendRequest
+    watch: Callable[[Iterable[TopicIdPartition]], Iterable[TopicIdPartition]] = iter
 
     def run(self) -> Mended:
-        """Mend, or plan it.
+        """Mend, or plan it, one partition after the other; one that cannot be checked or mended keeps no other from it.
 
         Raises:
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
-            TransientError: brokers or the store do not answer.
+            TransientError: brokers do not answer, or the store lists nothing.
         """
         logs, known = self.logs, self.known.segments
         missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.store, logs.layout)
-        wrong = dict(self._wrong(known)) if self.request.depth is not None else {}
-        proof = self.prove() if missing.segments or wrong or self.request.delete_bad else None
-        done = list(self._put_back(missing))
-        for partition in known:
-            bad = wrong.get(partition, {})
-            of_one = [each for each in done if each.metadata.id.topic_id_partition == partition]
-            left = self._to_replace(partition, of_one, bad)
-            if left:
-                ids = {each.metadata.id.segment_id for each in left}
-                replaced = self._replace(partition, left, ids | bad.keys())
-                done = [each for each in done if each.metadata.id.segment_id not in ids] + replaced
-            if self.request.delete_bad:
-                done += self._deleted(partition, bad)
-        lacking = {each.metadata.id.segment_id for each in missing.segments}
-        return Mended(missing, sum(len(each.keys() - lacking) for each in wrong.values()), done, proof)
+        lacking: dict[TopicIdPartition, list[MissingSegment]] = {}
+        for each in missing.segments:
+            lacking.setdefault(each.metadata.id.topic_id_partition, []).append(each)
+        mended = Mended(missing)
+        for partition in self.watch([*lacking, *(each for each in known if each not in lacking)]):
+            self._mend(partition, lacking.get(partition, []), mended)
+        return mended
+
+    def _mend(self, partition: TopicIdPartition, lost: Sequence[MissingSegment], mended: Mended) -> None:
+        """Mend one partition; what a check that failed does not tell is neither replaced nor deleted."""
+        bad: Mapping[str, str] | None = None
+        try:
+            bad = self._wrong(partition)
+        except TiersnapError as error:
+            mended.failures.append(error)
+        mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
+        if mended.proof is None and (lost or bad or self.request.delete_bad):
+            mended.proof = self.prove()
+        done = list(self._put_back(lost)) if lost else []
+        try:
+            if bad is not None:
+                done = self._replaced(partition, done, bad)
+                done += self._deleted(partition, bad) if self.request.delete_bad else ()
+        except TiersnapError as error:
+            mended.failures.append(error)
+        mended.done += done
 
     # Missing objects.
 
-    def _put_back(self, missing: Missing) -> Iterator[Mending]:
+    def _put_back(self, lost: Sequence[MissingSegment]) -> Iterator[Mending]:
         logs, asked = self.logs, self.request
-        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in missing.segments]
+        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         if asked.source is not None:
             source, lies_as = asked.source
             look_in = None if asked.allow_plaintext else logs.store
-            done = plan_mending(source, missing.segments, lies_as, logs.layout, look_in)
+            done = plan_mending(source, lost, lies_as, logs.layout, look_in)
             if asked.apply:
                 done = list(PutBack(source, logs.store, logs.layout, self.reader.read_to_end).each(done))
         known = partial(check_known, self.reader.read_to_end)
@@ -132,36 +147,32 @@ class MendTier:
 
     # Wrong segments.
 
-    def _wrong(self, known: Iterable[TopicIdPartition]) -> Iterator[tuple[TopicIdPartition, Mapping[str, str]]]:
-        """Yield partitions with what is wrong with their segments, by segment id."""
-        rules, depth = self.logs.rules, self.request.depth
-        assert depth is not None
-        asked = CheckRequest(depth, rules.now, rules.producer_expiration)
-        for partition in known:
-            local = self.logs.local.of(partition)
-            compare = None if local is None else local.compare
-            check = PartitionCheck(
-                self.logs.store, partition, asked, self.logs.layout.is_local, compare_locally=compare
-            )
-            unsound = {each.segment_id: each.reason for each in check.checks() if not each.verdict.is_sound}
-            unsound.pop("", None)
-            if unsound:
-                yield partition, unsound
+    def _wrong(self, partition: TopicIdPartition) -> Mapping[str, str]:
+        """Return what is wrong with segments, by their ids; nothing where none is to be verified."""
+        if self.request.depth is None:
+            return {}
+        rules, local = self.logs.rules, self.logs.local.of(partition)
+        asked = CheckRequest(self.request.depth, rules.now, rules.producer_expiration)
+        compare = None if local is None else local.compare
+        check = PartitionCheck(self.logs.store, partition, asked, self.logs.layout.is_local, compare_locally=compare)
+        found = {each.segment_id: each.reason for each in check.checks() if not each.verdict.is_sound}
+        found.pop("", None)
+        return found
 
-    def _to_replace(
-        self,
-        partition: TopicIdPartition,
-        done: Sequence[Mending],
-        bad: Mapping[str, str],
-    ) -> list[Mending]:
-        """Return segments that brokers read and that are wrong, or that lack objects which do not come back."""
+    def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
+        """Replace segments that brokers read and that are wrong, or that lack objects which do not come back."""
         lost = {each.metadata.id.segment_id: each for each in done if each.outcome is MendOutcome.FAILED}
         wrong = (bad.keys() - {each.metadata.id.segment_id for each in done}) | lost.keys()
         index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
-        return [
+        left = [
             replace(lost.get(each.id.segment_id) or self._named(each), problem=bad.get(each.id.segment_id, ""))
             for each in wrong_and_read(index, wrong, start)
         ]
+        if not left:
+            return done
+        ids = {each.metadata.id.segment_id for each in left}
+        replaced = self._replace(partition, left, ids | bad.keys())
+        return [each for each in done if each.metadata.id.segment_id not in ids] + replaced
 
     def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
         dirs = () if can_speak(self.cluster.properties) else self.request.log_dirs

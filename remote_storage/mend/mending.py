@@ -131,10 +131,14 @@ def _why_not(
     return "" if told == there else "it is not the segment of which the record tells"
 
 
-def exit_code_of(done: Iterable[Mending]) -> ExitCode:
-    """OK, also of a plan; PARTIAL where some failed; where all did as they all ask for, else DATA_CORRUPT."""
-    found = list(done)
-    codes = [each.error.exit_code for each in found if each.error is not None]
+def exit_code_of(done: Iterable[Mending], failures: Iterable[TiersnapError] = ()) -> ExitCode:
+    """OK, also of a plan; PARTIAL where some failed; where all did as they all ask for, else DATA_CORRUPT.
+
+    Args:
+        failures: of whole partitions.
+    """
+    found = [*(each.error for each in done), *failures]
+    codes = [error.exit_code for error in found if error is not None]
     if not codes:
         return ExitCode.OK
     if len(codes) < len(found):

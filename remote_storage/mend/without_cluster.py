@@ -7,7 +7,7 @@ record would say; without one its log, and the leader epochs of the segments bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
@@ -46,28 +46,30 @@ class UnmanagedTier:
     Attributes:
         is_wanted: takes the topics.
         unmanaged: the user says that no broker manages them.
+        failures: why partitions are left as they are, once `lacking` has gone through.
     """
 
     logs: RemoteLogs
     is_wanted: Callable[[str], bool]
     unmanaged: bool
+    failures: list[TiersnapError] = field(default_factory=list)
 
     def lacking(self) -> Iterator[Mending]:
-        """Find segments that lack objects.
+        """Find segments that lack objects, in partitions that no broker may manage."""
+        for partition in list_all(self.logs.store, _KEYS, self.is_wanted)[0]:
+            try:
+                if partition.topic_id is not None:
+                    self._refuse_managed(partition)
+                    yield from self._lacking_of(partition)
+            except TiersnapError as error:
+                self.failures.append(error)
 
-        Raises:
-            UnknownToClusterError: a broker may manage a partition.
-        """
-        store, local = self.logs.store, self.logs.layout.is_local
-        for partition in list_all(store, _KEYS, self.is_wanted)[0]:
-            if partition.topic_id is None:
-                continue
-            self._refuse_managed(partition)
-            found = list_remote_partition(store, _KEYS, partition, local=local)
-            left = [(each, each.objects) for each in found.leftovers if _counts(each)]
-            if left:
-                lineage = lineage_of(store, found.segments)
-                yield from (self._lacking(each, objects, lineage) for each, objects in left if objects is not None)
+    def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
+        store = self.logs.store
+        found = list_remote_partition(store, _KEYS, partition, local=self.logs.layout.is_local)
+        left = [(each, each.objects) for each in found.leftovers if _counts(each)]
+        lineage = lineage_of(store, found.segments) if left else ()
+        return [self._lacking(each, objects, lineage) for each, objects in left if objects is not None]
 
     def check_known(self, record: RemoteLogSegmentMetadata) -> None:
         """See that `tiersnap expire` has not begun to delete a segment.

@@ -25,13 +25,14 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
-from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
+    new_segment_id,
 )
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.stored import claims
@@ -39,6 +40,7 @@ from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -60,6 +62,7 @@ class Brokers:
         self.partition = TopicIdPartition(name, "lZ6vvmajTWKDBUTV6SQAtQ", int(number))
         self.cluster = ModelCluster()
         self.cluster.create(self.partition, end=max(at.expected))
+        self.failures: list[TiersnapError] = []
         self.records = [each.metadata for each in self.complete()]
         for each in self.records:
             self.cluster.append(SegmentRecord(replace(each, state=STARTED)))
@@ -125,7 +128,9 @@ class Brokers:
             def ask() -> ReadByBrokers:
                 return read_by_brokers(asked, reader, lambda _: True)
 
-            return list(MendTier(asked, topic, reader, logs, tier, ask(), ask, lambda: PROOF, request).run().done)
+            mended = MendTier(asked, topic, reader, logs, tier, ask(), ask, lambda: PROOF, request).run()
+        self.failures = mended.failures
+        return mended.done
 
 
 def told(done: Sequence[Mending]) -> list[tuple[str, str]]:
@@ -283,3 +288,24 @@ def test_mend_killed_at_any_request_or_record_ends_as_one_that_was_not(poisoned)
     assert poisoned.snapshots() == poisoned.expected()
     assert len(list(poisoned.complete())) == len(poisoned.records)
     assert told(poisoned.mend(delete_bad=True)) == []
+
+
+def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
+    """Nobody can tell what `expire` deletes of the other one, whose segments are nowhere."""
+    other = replace(poisoned.partition, topic="a-other")
+    poisoned.cluster.create(other, end=max(poisoned.at.expected))
+    for each in poisoned.records[:2]:
+        record = replace(each, id=replace(each.id, topic=other.topic, segment_id=new_segment_id()), state=STARTED)
+        poisoned.cluster.append(SegmentRecord(record))
+        poisoned.cluster.append(SegmentUpdate(record.id, 1, 5, FINISHED))
+    poisoned.store.put_if_absent(ObjectKeys().expire(other), b"{")
+    done = poisoned.mend()
+    assert sorted((each.metadata.id.topic, each.outcome) for each in done) == [
+        *[("a-other", "FAILED")] * 2,
+        *[("churn", "MENDED")] * 2,
+    ]
+    (failure,) = poisoned.failures
+    assert "expire.json" in failure.message
+    assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
+    assert exit_code_of([], poisoned.failures) is failure.exit_code
+    assert poisoned.snapshots() == poisoned.expected()
