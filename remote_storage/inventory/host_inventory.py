@@ -27,7 +27,6 @@ class ObserveOnce(Observe):
     _last: dict[str, RemoteListing] = field(default_factory=dict)
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        """See RemoteLook."""
         if partition.path not in self._last:
             found = super().__call__(partition)
             self._last.clear()

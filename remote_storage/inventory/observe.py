@@ -56,7 +56,6 @@ class Observe:
         return EncryptionLook(self.store)
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        """See RemoteLook."""
         keys, local = ObjectKeys(), self.layout.is_local
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
@@ -88,22 +87,18 @@ class Observe:
         )
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        """See RemoteLook."""
         return find_start(self.store, name_of(partition), copies)
 
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
-        """See RemoteLook."""
         return read_start(self.store, self.layout, name_of(partition), start)
 
     def living_producers(
         self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
     ) -> np.ndarray:
-        """See RemoteLook."""
         expiration = producer_expiration
         return living_producers(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
 
     def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
-        """See RemoteLook."""
         expiration, left_out = producer_expiration, self.unbelieved
         return state_at(
             self.store, self.layout, partition, offset, now=now, producer_expiration=expiration, unbelieved=left_out

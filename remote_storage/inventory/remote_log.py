@@ -87,7 +87,6 @@ class RemoteLog:
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
-        """See RemoteReader."""
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
@@ -109,7 +108,6 @@ class RemoteLog:
         return self._claims[copy.segment_id]
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
-        """See RemoteReader."""
         metadata = self._metadata(self.copies[of.segment_id])
         name = f"{self.store.uri}{self.layout.log_key(metadata)}: producer snapshot"
         try:
@@ -122,7 +120,6 @@ class RemoteLog:
         return snapshot_file.decode(data, name=name)
 
     def deltas(self, start: int, end: int) -> np.ndarray:
-        """See RemoteReader."""
         if (start, end) not in self._folded:
             pieces = list(self._pieces(start, end))
             fold = ProducerFold()

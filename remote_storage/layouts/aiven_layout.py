@@ -38,11 +38,9 @@ class AivenLayout:
 
     @property
     def is_local(self) -> bool:
-        """See Layout."""
         return False
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """See Layout."""
         parts = {index: indexes[index] for index in IndexType if index in indexes}
         sizes = {index: len(part) for index, part in parts.items()}
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
@@ -53,15 +51,12 @@ class AivenLayout:
         )
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """See Layout."""
         return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """See Layout."""
         return self.keys.segment(KeyKind.LOG, metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """See Layout."""
         return self.keys.segment_stem(metadata)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
@@ -81,7 +76,6 @@ class AivenLayout:
         return StoredState.COMPLETE if found == expected else StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
-        """See Layout."""
         manifest = self._manifest(store, metadata)
         place = manifest.indexes[index]
         if manifest.is_encrypted:

@@ -45,26 +45,21 @@ class LocalTieredStorageLayout:
 
     @property
     def is_local(self) -> bool:
-        """See Layout."""
         return True
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """See Layout."""
         contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
         return tuple(
             PlannedObject(self.keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents
         )
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """See Layout."""
         return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """See Layout."""
         return self.keys.segment(KeyKind.LOCAL_LOG, metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """See Layout."""
         return self.keys.segment_stem(metadata, local=True)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
@@ -77,7 +72,6 @@ class LocalTieredStorageLayout:
         return StoredState.COMPLETE if is_complete else StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
-        """See Layout."""
         try:
             return store.get(self.keys.segment(KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
         except ObjectNotFoundError:

@@ -24,9 +24,9 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from tiersnap.remote_storage.errors import InvalidKeyError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
-from tiersnap.remote_storage.stores.folders import entries, opened_file, opened_folder
+from tiersnap.remote_storage.stores.folders import entries, new_file, opened_file, opened_folder
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -35,16 +35,13 @@ from tiersnap.remote_storage.stores.object_store import (
     PutResult,
     ReadObject,
     UnfinishedUpload,
+    changed_since_read,
+    ended_early,
+    other_content,
+    too_large,
 )
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED, Temporary, UnfinishedFolder
-from tiersnap.snapshot.errors import (
-    CorruptDataError,
-    ObjectExistsError,
-    RemoteStorageError,
-    TiersnapError,
-    TransientError,
-)
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +68,6 @@ class DirectoryStore:
         return _uri_of(self.root)
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         return self.put_file_if_absent(key, io.BytesIO(data), len(data))
 
     def put_file_if_absent(
@@ -83,7 +79,6 @@ class DirectoryStore:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore."""
         *folders, name = self._parts(key)
         with (
             self._use(key),
@@ -98,7 +93,6 @@ class DirectoryStore:
         return put
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         *folders, name = self._parts(key)
         with (
             self._use(key),
@@ -111,7 +105,6 @@ class DirectoryStore:
         return put
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         *folders, name = self._parts(key)
         with self._use(key), self._made(key, io.BytesIO(data), len(data)) as (temporary, put):
             try:
@@ -120,15 +113,14 @@ class DirectoryStore:
                     if _is_same(found, put):
                         return _already(found, put)
                     if found.etag != etag:
-                        raise self._changed(key, "changed")
+                        raise changed_since_read(f"{self._path(key)}", key, "changed")
                     temporary.rename(folder, name)
                     _log.debug("replaced %s%s", self.uri, key)
             except FileNotFoundError as error:
-                raise self._changed(key, "gone") from error
+                raise changed_since_read(f"{self._path(key)}", key, "gone") from error
         return put
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore."""
         with self._file(key) as file:
             return self._content(file, key, limit)
 
@@ -139,13 +131,11 @@ class DirectoryStore:
         return ReadObject(data, _info(key, status, google_crc32c.value(data)), self._unfinished.now())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
         with self._file(key) as file:
             file.seek(start)
             return file.read(max(0, length))
 
     def head(self, key: str) -> ObjectInfo | None:
-        """See ObjectStore."""
         *folders, name = self._parts(key)
         with self._use(key):
             try:
@@ -155,14 +145,12 @@ class DirectoryStore:
                 return None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         folder = prefix.rpartition("/")[0]
         if folder or prefix.startswith("/"):
             self._parts(folder)
         yield from self._walk(folder + "/" if folder else "", prefix, after)
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         for key in sorted(keys):
             *folders, name = self._parts(key)
             with suppress(ObjectNotFoundError), self._use(key), opened_folder(self.root, folders) as folder:
@@ -171,7 +159,6 @@ class DirectoryStore:
                     yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """See ObjectStore."""
         failures = []
         for key in keys:
             if not self._is_there(key):
@@ -226,7 +213,7 @@ class DirectoryStore:
     def _content(self, file: BinaryIO, key: str, limit: int | None) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if limit is not None and size > limit:
-            raise CorruptDataError(f"{self._path(key)}: has more bytes than the {limit} that make sense", key=key)
+            raise too_large(f"{self._path(key)}", key, limit)
         return file.read(size)
 
     @contextmanager
@@ -235,12 +222,12 @@ class DirectoryStore:
     ) -> Iterator[tuple[Temporary, PutResult]]:
         """A synced file with the first `size` bytes of `source`, and what a put of it gives."""
         with self._unfinished.temporary(key.rpartition("/")[2]) as temporary:
-            with temporary.new() as file:
+            with new_file(temporary.folder, temporary.name) as file:
                 crc = _copy(source, size, file, f"{self.root}/{key}", earliest(deadline, current()))
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        """Objects below `folder` (a key prefix ending in `/`, or empty) in the order of their keys, behind `after`."""
+        """Yield objects below `folder` (a key prefix ending in `/`, or empty)."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
@@ -261,34 +248,21 @@ class DirectoryStore:
     def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:
         if _is_same(found, put):
             return _already(found, put)
-        raise ObjectExistsError(
-            f"{self._path(key)} exists with other content",
-            hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another directory",
-            key=key,
-        )
+        raise other_content(f"{self._path(key)}", key, "directory")
 
     def _is_there(self, key: str) -> bool:
-        """Return whether anything has this name; also if it cannot be seen."""
         *folders, name = self._parts(key)
         try:
             with opened_folder(self.root, folders) as folder:
                 os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:
+        except OSError:  # it cannot be seen
             return True
         return True
 
-    def _changed(self, key: str, how: str) -> ObjectChangedError:
-        return ObjectChangedError(
-            f"{self._path(key)}: {how} since it was read",
-            hint="another writer was faster: run the same command again",
-            key=key,
-        )
-
     @contextmanager
     def _use(self, key: str) -> Iterator[None]:
-        """Raise what the file system says of `key` as this project's errors."""
         path = f"{self.root}/{key}"
         current().check(f"access to {path}")
         try:
@@ -340,10 +314,7 @@ def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: De
         deadline.check(f"copy to {name}")
         data = source.read(min(left, _READ_SIZE))
         if not data:
-            raise TransientError(
-                f"{name}: the source ended {count_of(left, 'byte')} early",
-                hint="the file was truncated or replaced since it was scanned: scan again",
-            )
+            raise ended_early(name, left)
         crc, left = google_crc32c.extend(crc, data), left - len(data)
         file.write(data)
     return crc

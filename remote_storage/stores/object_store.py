@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
+from tiersnap.snapshot.units import count_of
 
 
 class PutOutcome(StrEnum):
@@ -119,6 +122,35 @@ class UnfinishedUpload:
     started: int
     age: int = 0
     is_ours: bool = False
+
+
+def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
+    """Return the error that an object is there with other content; `place` is what another one would be."""
+    return ObjectExistsError(
+        f"{name} exists with other content{more}",
+        hint=f"tiersnap overwrites nothing unasked: look at both, then name --replace or another {place}",
+        key=key,
+    )
+
+
+def changed_since_read(name: str, key: str, how: str) -> ObjectChangedError:
+    """Return the error that an object is not the one that was read."""
+    return ObjectChangedError(
+        f"{name}: {how} since it was read", hint="another writer was faster: run the same command again", key=key
+    )
+
+
+def too_large(name: str, key: str, limit: int) -> CorruptDataError:
+    """Return the error that an object has more bytes than any of its kind."""
+    return CorruptDataError(f"{name}: has more bytes than the {limit} that make sense", key=key)
+
+
+def ended_early(name: str, lacking: int) -> TransientError:
+    """Return the error that a source has fewer bytes than were to be sent."""
+    return TransientError(
+        f"{name}: the source ended {count_of(lacking, 'byte')} early",
+        hint="the file was truncated or replaced since it was scanned: scan again",
+    )
 
 
 class ByteSource(Protocol):

@@ -130,11 +130,9 @@ class PacedStore:
 
     @property
     def uri(self) -> str:
-        """See ObjectStore."""
         return self.inner.uri
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         pace_of(self.rate).wait_for(len(data))
         return self.inner.put_if_absent(key, data, metadata)
 
@@ -152,12 +150,10 @@ class PacedStore:
         return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         pace_of(self.rate).wait_for(len(data))
         return self.inner.replace(key, data, metadata)
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         pace_of(self.rate).wait_for(len(data))
         return self.inner.replace_if(key, data, etag, metadata)
 
@@ -172,37 +168,29 @@ class PacedStore:
         return found
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
         data = self.inner.get_range(key, start, length)
         pace_of(self.rate).wait_for(len(data))
         return data
 
     def head(self, key: str) -> ObjectInfo | None:
-        """See ObjectStore."""
         return self.inner.head(key)
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         return self.inner.list(prefix, after=after)
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         return self.inner.list_keys(prefix, keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """See ObjectStore."""
         return self.inner.delete(keys)
 
     def now(self) -> int:
-        """See ObjectStore."""
         return self.inner.now()
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore."""
         return self.inner.unfinished_uploads(prefix)
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """See ObjectStore."""
         self.inner.abort_upload(upload)
 
 
@@ -214,11 +202,9 @@ class _PacedSource:
     pace: Pace
 
     def read(self, nbytes: int, /) -> bytes:
-        """At most `nbytes` bytes, none at the end."""
         data = self.inner.read(nbytes)
         self.pace.wait_for(len(data))
         return data
 
     def seek(self, position: int, /) -> int:
-        """Go to a byte position."""
         return self.inner.seek(position)

@@ -161,7 +161,6 @@ def _conditions(store: ObjectStore) -> ProbeAnswer:
 
 
 def _checksums(store: ObjectStore) -> ProbeAnswer:
-    """Return whether the store has the content's CRC-32C, and refuses content with a wrong checksum."""
     key = f"{PROBES}{uuid.uuid4().hex}"
     try:
         crc32c = store.put_if_absent(key, _DATA).crc32c

@@ -113,7 +113,7 @@ def _before_retry(**_: object) -> None:
 
 
 class _Watched:
-    """A connection that tells the call which uses it what there is to shut."""
+    """A connection that tells its call which socket to shut."""
 
     sock: socket.socket | None
 

@@ -17,7 +17,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
-from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult
+from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult, ended_early
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, translated
 from tiersnap.remote_storage.stores.s3_put import (
@@ -29,8 +29,7 @@ from tiersnap.remote_storage.stores.s3_put import (
     to_text,
 )
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-from tiersnap.snapshot.errors import RemoteStorageError, TransientError
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.errors import RemoteStorageError
 
 _ABORT_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -181,9 +180,6 @@ def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
     while len(data) < size:
         more = source.read(size - len(data))
         if not more:
-            raise TransientError(
-                f"{key}: the source ended {count_of(size - len(data), 'byte')} early",
-                hint="the file was truncated or replaced since it was scanned: scan again",
-            )
+            raise ended_early(key, size - len(data))
         data += more
     return data

@@ -22,12 +22,18 @@ from dataclasses import dataclass, field
 import google_crc32c
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.deadline import Deadline
-from tiersnap.remote_storage.stores.object_store import ByteSource, ObjectInfo, PutOutcome, PutResult
+from tiersnap.remote_storage.stores.object_store import (
+    ByteSource,
+    ObjectInfo,
+    PutOutcome,
+    PutResult,
+    changed_since_read,
+    other_content,
+)
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_settings import Checksums
-from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
@@ -69,12 +75,8 @@ class ConditionalPut:
                 continue  # 409 and the other one gave up, or it was deleted since
             if (same := self._same(found, size, crc)) is not None:
                 return same
-            raise ObjectExistsError(
-                f"{self.uri}{self.key} exists with other content ({count_of(found.size, 'byte')}, {size} were to be "
-                "written)",
-                hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another prefix",
-                key=self.key,
-            )
+            more = f" ({count_of(found.size, 'byte')}, {size} were to be written)"
+            raise other_content(self.uri + self.key, self.key, "prefix", more)
         raise self._busy()
 
     def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
@@ -90,11 +92,7 @@ class ConditionalPut:
             if found is not None and (same := self._same(found, size, lambda: crc)) is not None:
                 return same
             if found is None or found.etag != etag:
-                raise ObjectChangedError(
-                    f"{self.uri}{self.key}: {'gone' if found is None else 'changed'} since it was read",
-                    hint="another writer was faster: run the same command again",
-                    key=self.key,
-                )
+                raise changed_since_read(self.uri + self.key, self.key, "gone" if found is None else "changed")
         raise self._busy()
 
     def _attempts(self) -> Iterator[int]:

@@ -23,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     PutResult,
     ReadObject,
     UnfinishedUpload,
+    too_large,
 )
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import client_of, error_code, http_status, is_missing_object, translated
@@ -74,7 +75,6 @@ class S3Store:
                 raise UsageError(str(error), hint=ENDPOINT_HINT) from error
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         crc, put = extend(0, data), self._conditional(key, current())
         return put.if_absent(
             lambda: self._put(key, data, crc, metadata, put.put_id, IfNoneMatch="*"), len(data), lambda: crc
@@ -111,17 +111,14 @@ class S3Store:
         return put.if_absent(send, size, crc)
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         with translated("s3:PutObject", self.bucket, self.prefix + key):
             return self._put(key, data, extend(0, data), metadata)
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """See ObjectStore."""
         crc, put = extend(0, data), self._conditional(key, current())
         return put.if_match(lambda: self._put(key, data, crc, metadata, put.put_id, IfMatch=etag), len(data), crc, etag)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore."""
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
@@ -137,7 +134,7 @@ class S3Store:
             size: int = response.get("ContentLength", 0)
             if limit is not None and size > limit:
                 response["Body"].close()
-                raise CorruptDataError(f"{self.uri}{key}: has more bytes than the {limit} that make sense", key=key)
+                raise too_large(self.uri + key, key, limit)
             call.extend(size)
             data: bytes = response["Body"].read()
         found = _described(key, response)
@@ -150,7 +147,6 @@ class S3Store:
         return ReadObject(data, info, _server_time(response) or found.modified)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """See ObjectStore."""
         if length <= 0:
             return b""
         with self._call("s3:GetObject", key, length):
@@ -166,12 +162,10 @@ class S3Store:
         return data
 
     def head(self, key: str) -> ObjectInfo | None:
-        """See ObjectStore."""
         found = self._look(key)
         return found and replace(found, metadata=_as_put(found.metadata))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         begins = {"StartAfter": self.prefix + after} if after else {}
         for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, **begins):
             for found in page.get("Contents", []):
@@ -179,11 +173,9 @@ class S3Store:
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        """See ObjectStore."""
         return (found for found in self.list(prefix) if found.key in keys)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
-        """See ObjectStore."""
         failures: list[DeleteFailure] = []
         remaining = iter(keys)
         # DeleteObjects wants a checksum header that servers of the compat kind refuse, DeleteObject wants none.
@@ -210,7 +202,6 @@ class S3Store:
                 yield UnfinishedUpload(key, found["UploadId"], started, age)
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """See ObjectStore."""
         _log.debug("aborting an upload of %s%s", self.uri, upload.key)
         with self._call("s3:AbortMultipartUpload", upload.key):
             try:
@@ -245,7 +236,6 @@ class S3Store:
         return ConditionalPut(self.uri, self.bucket, self.prefix, key, self._look, self._crc_by_reading, deadline)
 
     def _look(self, key: str) -> ObjectInfo | None:
-        """`head`, with the put id among the metadata."""
         with self._call("s3:GetObject", key):
             try:
                 response = self.client.head_object(
@@ -338,7 +328,6 @@ def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _server_time(response: Mapping[str, Any]) -> int | None:
-    """The Date header of an answer in ms, None where there is none that can be read."""
     try:
         return _ms(parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"]))
     except (KeyError, TypeError, ValueError):

@@ -3,8 +3,6 @@
 Names cannot be foretold and bear our mark (`tiersnap-<32 hex digits>.<end of the key>`); what does not is never
 removed. The store's lock lies here as well (flock), taken for the moment in which a writer compares and renames; who
 dies gives it up. The clock is that of the file system and not of one of its hosts: the time of a file made for it.
-
-In a bucket, lifecycle rules may delete objects; what they do below a prefix is told from the rules as S3 gives them.
 """
 
 from __future__ import annotations
@@ -15,17 +13,14 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
-from tiersnap.remote_storage.stores.folders import entries, new_file, opened_folder
+from tiersnap.remote_storage.stores.folders import entries, opened_folder
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
-from tiersnap.remote_storage.stores.probe import ProbeAnswer, ProbeVerdict
-from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
 
@@ -62,12 +57,6 @@ class Temporary:
         os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
         self.renamed = True
         os.fsync(folder)
-
-    @contextmanager
-    def new(self) -> Iterator[BinaryIO]:
-        """Write it; synced at the end."""
-        with new_file(self.folder, self.name) as file:
-            yield file
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,51 +139,3 @@ def _taken(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-_NAME = "lifecycle rules"
-_OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects there must be brought back before anybody reads them
-_NO_ABORT = "no rule aborts unfinished uploads, which cost money unseen"
-_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans ends those of tiersnap"
-
-
-def judge_rules(rules: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[ProbeAnswer]:
-    """Yield answers about the rules for untagged objects whose keys begin with `prefix`; at least one.
-
-    Args:
-        rules: of S3's GetBucketLifecycleConfiguration.
-    """
-    ours = [rule for rule in rules if rule.get("Status") == "Enabled" and _reaches(rule, prefix)]
-    bad = [answer for rule in ours for answer in _harm(rule)]
-    yield from bad
-    if not any("AbortIncompleteMultipartUpload" in rule for rule in ours):
-        yield ProbeAnswer(_NAME, ProbeVerdict.WARN, _NO_ABORT, _ADD_ABORT)
-    elif not bad:
-        yield ProbeAnswer(_NAME, ProbeVerdict.OK, "none deletes segments or moves them out of reach")
-
-
-def _harm(rule: Mapping[str, Any]) -> Iterator[ProbeAnswer]:
-    name = f"the rule {rule.get('ID', '')!r}"
-    expiration = rule.get("Expiration", {})
-    if "Days" in expiration or "Date" in expiration:
-        said = f"{name} deletes segments {_when(expiration)}, and no broker is told"
-        step = "take the prefix out of the rule: retention.ms, or tiersnap expire, deletes"
-        yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, step)
-    for transition in rule.get("Transitions", []):
-        if transition.get("StorageClass") in _OFFLINE:
-            said = f"{name} moves segments to {transition['StorageClass']} {_when(transition)}, where no broker reads"
-            yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, "use STANDARD_IA or GLACIER_IR, which are read at once")
-
-
-def _when(action: Mapping[str, Any]) -> str:
-    return f"after {count_of(action['Days'], 'day')}" if "Days" in action else f"on {action.get('Date')}"
-
-
-def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether a rule applies to some of the objects, none of which has tags."""
-    wanted = rule.get("Filter", {})
-    wanted = {**wanted, **wanted.get("And", {})}
-    if "Tag" in wanted or wanted.get("Tags"):
-        return False
-    of_rule = str(wanted.get("Prefix") or rule.get("Prefix") or "")
-    return of_rule.startswith(prefix) or prefix.startswith(of_rule)

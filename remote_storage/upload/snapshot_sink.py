@@ -88,7 +88,6 @@ class StoredSnapshots:
 
     @property
     def uri(self) -> str:
-        """See SnapshotSink."""
         return self.store.uri
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
@@ -195,7 +194,6 @@ class StoredSnapshots:
         return any(record.offset == offset for manifest in manifests for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
-        """See SnapshotSink."""
         name = TopicIdPartition(topic, topic_id, partition)
         records = [_record(stored) for stored in snapshots]
         if not all(stored.is_new for stored in snapshots):

@@ -14,8 +14,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.stores.probe import ProbeVerdict, clock
-from tiersnap.remote_storage.stores.probe_s3 import encryption
-from tiersnap.remote_storage.stores.unfinished import judge_rules
+from tiersnap.remote_storage.stores.probe_s3 import encryption, judge_rules
 
 pytestmark = pytest.mark.unit
 
