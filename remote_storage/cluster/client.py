@@ -240,7 +240,11 @@ class Cluster:
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
-        return self._starts_and_ends(list(partitions))
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = list(partitions)
+        starts, ends = self._offsets(wanted, OffsetSpec.earliest()), self._offsets(wanted, OffsetSpec.latest())
+        return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
         """Log start, remote segments included, of each partition that has a leader."""
@@ -259,7 +263,7 @@ class Cluster:
             try:
                 if is_stale:
                     self.partition_counts()  # also tells this client of new leaders, and of their epochs
-                found = self._starts_and_ends(wanted)
+                found = self.log_offsets(wanted)
             except BrokerUnavailableError as error:
                 if time.monotonic() > deadline:
                     raise
@@ -268,12 +272,6 @@ class Cluster:
                 time.sleep(_AGAIN_SECONDS)
             else:
                 return {number: offsets for (_, number), offsets in found.items()}
-
-    def _starts_and_ends(self, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        from confluent_kafka.admin import OffsetSpec
-
-        starts, ends = self._offsets(wanted, OffsetSpec.earliest()), self._offsets(wanted, OffsetSpec.latest())
-        return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
     def _offsets(self, partitions: list[tuple[str, int]], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         from confluent_kafka import IsolationLevel, TopicPartition
@@ -345,7 +343,7 @@ class Cluster:
 
 
 def _kafka_uuid(text: str) -> str:
-    """Kafka's text of a UUID; librdkafka writes it in the other base64 alphabet."""
+    # librdkafka writes it in the other base64 alphabet.
     return text.rstrip("=").replace("+", "-").replace("/", "_")
 
 

@@ -29,7 +29,6 @@ class ClusterRecords:
 
     @contextmanager
     def reading(self, partitions: Iterable[TopicIdPartition]) -> Iterator[Ask]:
-        """See KnownToCluster."""
         with self._topic.read(each for each in partitions if each.topic_id is not None) as reader:
             yield partial(self._ask, reader)
 

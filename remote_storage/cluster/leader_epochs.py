@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from types import TracebackType
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.errors import (
@@ -107,15 +106,13 @@ class RawConnection:
         self._correlation += 1
         request = struct.pack(">hhi", _API, _VERSION, self._correlation) + _string(_HEADER_CLIENT) + body
         try:
-            answer = self._exchange(request)
-        except (ConnectionError, ssl.SSLError):
-            _log.debug("%s closed the connection, trying once more", self._name)
-            self.close()
-            self._socket = self._connect()
             try:
                 answer = self._exchange(request)
-            except OSError as error:
-                raise self._unavailable(error) from error
+            except (ConnectionError, ssl.SSLError):
+                _log.debug("%s closed the connection, trying once more", self._name)
+                self.close()
+                self._socket = self._connect()
+                answer = self._exchange(request)
         except OSError as error:
             raise self._unavailable(error) from error
         if struct.unpack_from(">i", answer) != (self._correlation,):
@@ -148,9 +145,7 @@ class RawConnection:
     def __enter__(self) -> RawConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -202,7 +197,6 @@ class _Leaders:
     connections: dict[int, RawConnection] = field(default_factory=dict)
 
     def of(self, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
-        """See Lineage."""
         return cache(lambda epoch: self._connection(leader).end_offset_for(partition.topic, partition.partition, epoch))
 
     def _connection(self, broker: int) -> RawConnection:
@@ -233,7 +227,6 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
 
 
 def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
-    """Return an answer for leaders that cannot be asked: new segments are refused."""
 
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(

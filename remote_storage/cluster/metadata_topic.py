@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
@@ -183,9 +182,7 @@ class MetadataReader:
     def __enter__(self) -> MetadataReader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -104,8 +104,9 @@ def find_missing(
     Raises:
         TransientError: brokers or the store do not answer.
     """
-    local = layout.is_local
-    missing = dict(_missing(known, _listed(store, known, local=local), local=local))
+    local, partitions = layout.is_local, list(known)
+    there = in_parallel(partial(segments_by_id, store, _KEYS, local=local), partitions)
+    missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=local))
     if missing:
         # Brokers may have deleted some since: they publish that before they delete an object.
         still = {each for segments in ask().values() for each in segments}
@@ -155,18 +156,8 @@ def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
     ]
 
 
-def _listed(
-    store: ObjectStore, partitions: Iterable[TopicIdPartition], *, local: bool
-) -> Mapping[TopicIdPartition, Mapping[str, SegmentObjects]]:
-    wanted = list(partitions)
-    return dict(zip(wanted, in_parallel(partial(segments_by_id, store, _KEYS, local=local), wanted), strict=True))
-
-
 def _missing(
-    known: Known,
-    listed: Mapping[TopicIdPartition, Mapping[str, SegmentObjects]],
-    *,
-    local: bool,
+    known: Known, listed: Mapping[TopicIdPartition, Mapping[str, SegmentObjects]], *, local: bool
 ) -> Iterable[tuple[RemoteLogSegmentMetadata, tuple[str, ...]]]:
     for partition, segments in known.items():
         for segment in segments:

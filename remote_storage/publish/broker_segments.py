@@ -102,7 +102,6 @@ class BrokerSegments:
         return look_for(living, self.store, layouts, lambda each: _is_finished(reader.read_to_end(), each))
 
     def _living(self, cache: MetadataCache) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments of topics that there are, as long as `cache` has them finished."""
         theirs = uploaded_by_brokers(cache)
         topics = self.cluster.topics({each.id.topic for each in theirs})
         for each in theirs:

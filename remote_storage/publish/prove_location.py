@@ -125,6 +125,5 @@ class ProvePlace:
 
     @cached_property
     def _here(self) -> list[BrokerSettings | str]:
-        """The brokers of the cluster that run on this host."""
         log_dirs = [*self.log_dirs, *(path for each in self._answers for path in each.log_dirs)]
         return list(brokers_here(self.cluster.cluster_id(), log_dirs))

@@ -125,7 +125,6 @@ class Publish:
         return Published([*told, *damaged], records, doubts, proof)
 
     def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-        """All partitions of the topics of some, as far as the cluster has them under the same id."""
         ids = {(each.topic, each.topic_id) for each in segments}
         topics = self.cluster.topics(name for name, _ in ids).values()
         same = [topic for topic in topics if (topic.name, topic.topic_id) in ids]
@@ -150,7 +149,6 @@ class Publish:
         return whole.union(each for each in segment_ids if each not in finished)
 
     def _doubt(self, topic: str) -> TiersnapError | None:
-        """Return why a topic's copy task may not have rested until all was published."""
         try:
             if is_copying_off(self.cluster.settings(topic)):
                 return None

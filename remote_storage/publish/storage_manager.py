@@ -287,7 +287,6 @@ def remote_words(broker: BrokerSettings) -> list[str]:
 
 
 def _is_own_root(broker: BrokerSettings) -> bool:
-    """Return whether the process sees this host's files by their own names."""
     return Path(broker.root).samefile("/")
 
 

@@ -6,10 +6,10 @@ what is left; so retention is endless meanwhile. A local retention of its own is
 changes in one request, and back in another.
 
 What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
-begun. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds the
-record and puts the settings back first. Others may write to the bucket, too. So the topic itself says that its configs
-are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark nothing is put
-back. What somebody else has set meanwhile stays; where a broker refuses what the
+saved_configs. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds
+the record and puts the settings back first. Others may write to the bucket, too. So the topic itself says that its
+configs are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark nothing
+is put back. What somebody else has set meanwhile stays; where a broker refuses what the
 topic had, copying is switched on alone, and the rest is named.
 """
 
@@ -20,7 +20,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked, value_of
@@ -52,7 +51,7 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def toggle(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
-    """Change the settings to `off`, call `while_off`, and put those of `begun` back.
+    """Change the settings to `off`, call `while_off`, and put the saved ones back.
 
     Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read
     what was published before its next copier asks how far remote storage reaches.
@@ -167,12 +166,8 @@ def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
 def _deferred_signals() -> Iterator[None]:
     """Interrupts wait until the body is done; then the first one counts."""
     received: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
     try:
-        before = {number: signal.signal(number, remember) for number in _DEFERRED}
+        before = {number: signal.signal(number, lambda got, _: received.append(got)) for number in _DEFERRED}
     except ValueError:  # not the main thread, which is the one that gets signals
         before = {}
     try:

@@ -156,7 +156,6 @@ class ReleaseTopics:
         return now
 
     def _publish(self, freeings: Iterable[Freeing], plans: Plans) -> None:
-        """Publish what still is to be published; what others freed since is left to them."""
         mine = []
         for freeing in freeings:
             plan = plans.get(freeing.name)
