@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import ProbeAnswer, ProbeVerdict
+from tiersnap.remote_storage.stores.s3_answers import Answer, LifecycleRule, Period, RuleFilter, S3Client
 from tiersnap.remote_storage.stores.s3_call import bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, translated
 from tiersnap.remote_storage.stores.s3_put import extend, request_checksum
@@ -80,7 +80,7 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
             raise
 
 
-def _lock(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  # noqa: ANN401
+def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer]]:
     def ask() -> Iterator[ProbeAnswer]:
         found = _or_nothing(lambda: client.get_object_lock_configuration(Bucket=store.bucket))
         retention = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
@@ -100,7 +100,7 @@ def _lock(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  
     return ask
 
 
-def _rules(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  # noqa: ANN401
+def _rules(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer]]:
     def ask() -> Iterator[ProbeAnswer]:
         found = _or_nothing(lambda: client.get_bucket_lifecycle_configuration(Bucket=store.bucket))
         yield from judge_rules(found.get("Rules", []), store.prefix)
@@ -108,7 +108,7 @@ def _rules(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]: 
     return ask
 
 
-def _or_nothing(call: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def _or_nothing(call: Callable[[], Answer]) -> Answer:
     try:
         return call()
     except ClientError as error:
@@ -123,7 +123,7 @@ _NO_ABORT = "no rule aborts unfinished uploads, which cost money unseen"
 _ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans ends those of tiersnap"
 
 
-def judge_rules(rules: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[ProbeAnswer]:
+def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAnswer]:
     """Yield answers about the rules for untagged objects whose keys begin with `prefix`; at least one.
 
     Args:
@@ -138,7 +138,7 @@ def judge_rules(rules: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[Pro
         yield ProbeAnswer(_NAME, ProbeVerdict.OK, "none deletes segments or moves them out of reach")
 
 
-def _harm(rule: Mapping[str, Any]) -> Iterator[ProbeAnswer]:
+def _harm(rule: LifecycleRule) -> Iterator[ProbeAnswer]:
     name = f"the rule {rule.get('ID', '')!r}"
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
@@ -151,14 +151,14 @@ def _harm(rule: Mapping[str, Any]) -> Iterator[ProbeAnswer]:
             yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, "use STANDARD_IA or GLACIER_IR, which are read at once")
 
 
-def _when(action: Mapping[str, Any]) -> str:
+def _when(action: Period) -> str:
     return f"after {count_of(action['Days'], 'day')}" if "Days" in action else f"on {action.get('Date')}"
 
 
-def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
+def _reaches(rule: LifecycleRule, prefix: str) -> bool:
     """Return whether a rule applies to some of the objects, none of which has tags."""
-    wanted = rule.get("Filter", {})
-    wanted = {**wanted, **wanted.get("And", {})}
+    given = rule.get("Filter", {})
+    wanted: RuleFilter = {**given, **given.get("And", {})}
     if "Tag" in wanted or wanted.get("Tags"):
         return False
     of_rule = str(wanted.get("Prefix") or rule.get("Prefix") or "")

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
 from botocore import exceptions as boto
-from botocore.client import BaseClient
 from botocore.config import Config
 from botocore.model import OperationModel
 from botocore.utils import determine_content_length, parse_timestamp
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.stores.in_parallel import MOST_AT_ONCE
+from tiersnap.remote_storage.stores.s3_answers import Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError, TransientError
@@ -53,14 +53,19 @@ _COMPAT_HINT = "if the server is not AWS, set `checksums: compat`"
 _CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run where a role is attached"
 
 
+def _answer_of(error: boto.ClientError) -> Answer:
+    answer: Answer = error.response
+    return answer
+
+
 def http_status(error: boto.ClientError) -> int:
     """Status of the answer, 0 if there is none."""
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return int(_answer_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def error_code(error: boto.ClientError) -> str:
     """S3's word for it, such as NoSuchKey; HEAD answers have the status instead."""
-    return str(error.response.get("Error", {}).get("Code", ""))
+    return str(_answer_of(error).get("Error", {}).get("Code", ""))
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
@@ -82,7 +87,7 @@ def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
 _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
-def names_no_region(answer: Mapping[str, Any]) -> bool:
+def names_no_region(answer: Answer) -> bool:
     """Return whether an answer of botocore's redirects without a region, as no S3 does.
 
     botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
@@ -92,9 +97,10 @@ def names_no_region(answer: Mapping[str, Any]) -> bool:
     return metadata.get("HTTPStatusCode") in _REDIRECTS and not has_region
 
 
-def _of_redirect(error: boto.ClientError, where: str, attrs: dict[str, Any]) -> TiersnapError | None:
-    location = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("location", "")
-    if not names_no_region(error.response) or not location:
+def _of_redirect(error: boto.ClientError, where: str, attrs: Mapping[str, object]) -> TiersnapError | None:
+    answer = _answer_of(error)
+    location = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("location", "")
+    if not names_no_region(answer) or not location:
         return None
     place = urlsplit(location)
     return RemoteStorageError(
@@ -107,8 +113,8 @@ def _of_redirect(error: boto.ClientError, where: str, attrs: dict[str, Any]) -> 
 def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> TiersnapError:
     code, status = error_code(error), http_status(error)
     where = f"s3://{bucket}/{key}"
-    attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": code, "status": status}
-    said = error.response.get("Error", {}).get("Message") or code
+    attrs: dict[str, object] = {"action": action, "bucket": bucket, "key": key, "code": code, "status": status}
+    said = _answer_of(error).get("Error", {}).get("Message") or code
     if (redirect := _of_redirect(error, where, attrs)) is not None:
         return redirect
     if code == "NoSuchBucket":
@@ -124,7 +130,7 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
             **attrs,
         )
     if is_missing_object(error):
-        return ObjectNotFoundError(f"{where}: there is no such object", **attrs)
+        return ObjectNotFoundError(f"{where}: there is no such object", hint="", **attrs)
     if code in _CREDENTIAL_CODES:
         return RemoteStorageError(f"{where}: credentials refused: {code}", hint=_CREDENTIALS_HINT, **attrs)
     if code == "RequestTimeTooSkewed":
@@ -148,9 +154,9 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
 
 def _of_client(error: Exception, action: str, bucket: str, key: str) -> TiersnapError:
     where = f"s3://{bucket}/{key}"
-    attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
+    attrs: dict[str, object] = {"action": action, "bucket": bucket, "key": key, "code": type(error).__name__}
     if isinstance(error, boto.FlexibleChecksumError):  # by a checksum that another writer had stored with it
-        return CorruptDataError(f"{where}: {error}", **attrs)
+        return CorruptDataError(f"{where}: {error}", hint="", **attrs)
     if isinstance(error, boto.SSLError):
         return RemoteStorageError(
             f"{where}: no TLS connection: {error}", hint="check the endpoint's https://, and AWS_CA_BUNDLE", **attrs
@@ -165,20 +171,20 @@ def _of_client(error: Exception, action: str, bucket: str, key: str) -> Tiersnap
             hint="check the endpoint and the network, then run the same command again",
             **attrs,
         )
-    return RemoteStorageError(f"{where}: {action}: {error}", **attrs)
+    return RemoteStorageError(f"{where}: {action}: {error}", hint="", **attrs)
 
 
 _log = logging.getLogger(__name__)
 _SMALL = 1 << 20  # bytes
 
 
-def client_of(settings: S3Settings) -> BaseClient:
+def client_of(settings: S3Settings) -> S3Client:
     """The client for these settings in this process; a forked worker makes its own."""
     return _client_of_process(settings, os.getpid())
 
 
 @functools.lru_cache(maxsize=8)
-def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
+def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
     # Since 1.36 botocore adds CRC32 trailers to every put and asks for checksums with every get, which many servers
     # other than AWS refuse; `when_required` turns both off.
     when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
@@ -204,8 +210,9 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     obey_deadlines(client)
     client.meta.events.register_first("needs-retry.s3", _stay)
     client.meta.events.register_last("before-call.s3", _send_at_once)
-    _log.debug("a client of %s", client.meta.endpoint_url)
-    return client
+    made: S3Client = client
+    _log.debug("a client of %s", made.meta.endpoint_url)
+    return made
 
 
 def _timestamp(text: str) -> datetime:
@@ -219,14 +226,23 @@ def _timestamp(text: str) -> datetime:
     return found
 
 
-def _send_at_once(params: dict[str, Any], **_: object) -> None:
+class _Params(TypedDict):
+    headers: dict[str, str]
+    body: object
+
+
+def _send_at_once(params: _Params, **_: object) -> None:
     """Send a small body with its request, not after "100 Continue": to wait for that takes as long as the request."""
     if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= _SMALL:
         del params["headers"]["Expect"]
 
 
+class _Request(TypedDict):
+    context: dict[str, dict[str, object]]
+
+
 def _stay(
-    request_dict: dict[str, Any], response: tuple[Any, dict[str, Any]] | None, operation: OperationModel, **_: object
+    request_dict: _Request, response: tuple[object, Answer] | None, operation: OperationModel, **_: object
 ) -> None:
     """Keep botocore from asking for the region of a bucket again and again; see names_no_region."""
     if response is not None and operation.name == "HeadBucket" and names_no_region(response[1]):

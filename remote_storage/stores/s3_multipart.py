@@ -13,11 +13,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult, ended_early
+from tiersnap.remote_storage.stores.s3_answers import S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, translated
 from tiersnap.remote_storage.stores.s3_put import (
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 class MultipartUpload:
     """One upload of one object; `run` completes it or aborts it."""
 
-    client: BaseClient
+    client: S3Client
     settings: S3Settings
     bucket: str
     key: str

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
-from typing import Any
 
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
@@ -25,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     UnfinishedUpload,
     too_large,
 )
+from tiersnap.remote_storage.stores.s3_answers import Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import client_of, error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
@@ -66,7 +65,7 @@ class S3Store:
         return f"s3://{self.bucket}/{self.prefix}"
 
     @property
-    def client(self) -> BaseClient:
+    def client(self) -> S3Client:
         """This process' client."""
         with translated("connect", self.bucket):
             try:
@@ -131,12 +130,12 @@ class S3Store:
         """
         with self._call("s3:GetObject", key) as call:
             response = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum())
-            size: int = response.get("ContentLength", 0)
+            size = response.get("ContentLength", 0)
             if limit is not None and size > limit:
                 response["Body"].close()
                 raise too_large(self.uri + key, key, limit)
             call.extend(size)
-            data: bytes = response["Body"].read()
+            data = response["Body"].read()
         found = _described(key, response)
         actual = extend(0, data)
         if found.crc32c is not None and found.crc32c != actual:
@@ -158,7 +157,7 @@ class S3Store:
                 if http_status(error) == 416:  # begins past the end
                     return b""
                 raise
-            data: bytes = response["Body"].read()
+            data = response["Body"].read()
         return data
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -222,7 +221,7 @@ class S3Store:
         ):
             yield call
 
-    def _pages(self, operation: str, action: str, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, operation: str, action: str, prefix: str, **more: str) -> Iterator[Answer]:
         paginator = self.client.get_paginator(operation)
         pages = iter(paginator.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix, **more))
         while True:
@@ -303,7 +302,7 @@ class S3Store:
             yield DeleteFailure(failed["Key"].removeprefix(self.prefix), reason)
 
 
-def _described(key: str, response: Mapping[str, Any]) -> ObjectInfo:
+def _described(key: str, response: Answer) -> ObjectInfo:
     if "LastModified" not in response or "ContentLength" not in response:
         raise RemoteStorageError(
             f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
@@ -312,7 +311,7 @@ def _described(key: str, response: Mapping[str, Any]) -> ObjectInfo:
     return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], _lock_of(response))
 
 
-def _lock_of(response: Mapping[str, Any]) -> str:
+def _lock_of(response: Answer) -> str:
     """S3 Object Lock, which is told to those who may ask for it (s3:GetObjectRetention, s3:GetObjectLegalHold)."""
     if response.get("ObjectLockLegalHoldStatus") == "ON":
         return "locked by a legal hold"
@@ -327,7 +326,7 @@ def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in metadata.items() if name != PUT_ID}
 
 
-def _server_time(response: Mapping[str, Any]) -> int | None:
+def _server_time(response: Answer) -> int | None:
     try:
         return _ms(parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"]))
     except (KeyError, TypeError, ValueError):

@@ -8,9 +8,9 @@ changes in one request, and back in another.
 What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
 saved_configs. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds
 the record and puts the settings back first. Others may write to the bucket, too. So the topic itself says that its
-configs are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark nothing
-is put back. What somebody else has set meanwhile stays; where a broker refuses what the
-topic had, copying is switched on alone, and the rest is named.
+configs are overridden: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark
+nothing is put back. What somebody else has set meanwhile stays; where a broker refuses what the topic had, copying is
+switched on alone, and the rest is named.
 """
 
 from __future__ import annotations

@@ -1,0 +1,136 @@
+"""The calls of boto3's S3 client that are made here, and what is read of their answers; boto3 itself has no types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Protocol, TypedDict
+
+
+class Body(Protocol):
+    """The content of an object."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return the next bytes; all that are left by default."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, or give it back."""
+        ...
+
+
+class Entry(TypedDict, total=False):
+    """An entry of an answer: an object, an upload, or an error."""
+
+    Key: str
+    Size: int
+    ETag: str
+    LastModified: datetime
+    UploadId: str
+    Initiated: datetime
+    Code: str
+    Message: str
+    Region: str
+
+
+class ResponseMetadata(TypedDict, total=False):
+    """The HTTP side of an answer."""
+
+    HTTPStatusCode: int
+    HTTPHeaders: dict[str, str]
+
+
+class Period(TypedDict, total=False):
+    """When a lifecycle rule acts, or for how long Object Lock holds."""
+
+    Days: int
+    Years: int
+    Date: datetime
+    Mode: str
+    StorageClass: str
+
+
+class RuleFilter(TypedDict, total=False):
+    """The objects that a lifecycle rule is of."""
+
+    Prefix: str
+    Tag: object
+    Tags: list[object]
+    And: RuleFilter
+
+
+class LifecycleRule(TypedDict, total=False):
+    """A lifecycle rule of a bucket."""
+
+    ID: str
+    Status: str
+    Prefix: str
+    Filter: RuleFilter
+    Expiration: Period
+    Transitions: list[Period]
+    AbortIncompleteMultipartUpload: Period
+
+
+class Answer(TypedDict, total=False):
+    """An answer; each call gives some of these."""
+
+    Body: Body
+    ChecksumCRC32C: str
+    ContentLength: int
+    Contents: list[Entry]
+    ETag: str
+    Error: Entry
+    Errors: list[Entry]
+    LastModified: datetime
+    Metadata: dict[str, str]
+    ObjectLockConfiguration: dict[str, dict[str, Period]]
+    ObjectLockLegalHoldStatus: str
+    ObjectLockRetainUntilDate: datetime
+    ResponseMetadata: ResponseMetadata
+    Rules: list[LifecycleRule]
+    UploadId: str
+    Uploads: list[Entry]
+
+
+class Operation(Protocol):
+    """A method of the client."""
+
+    def __call__(self, **arguments: object) -> Answer:
+        """Send the request."""
+        ...
+
+
+class Paginator(Protocol):
+    """A listing, page by page."""
+
+    def paginate(self, **arguments: object) -> Iterable[Answer]:
+        """Yield the pages."""
+        ...
+
+
+class ClientMeta(Protocol):
+    """What a client knows of itself."""
+
+    endpoint_url: str
+
+
+class S3Client(Protocol):
+    """boto3's client of S3."""
+
+    meta: ClientMeta
+    abort_multipart_upload: Operation
+    complete_multipart_upload: Operation
+    create_multipart_upload: Operation
+    delete_object: Operation
+    delete_objects: Operation
+    get_bucket_lifecycle_configuration: Operation
+    get_object: Operation
+    get_object_lock_configuration: Operation
+    head_object: Operation
+    list_objects_v2: Operation
+    put_object: Operation
+    upload_part: Operation
+
+    def get_paginator(self, operation_name: str, /) -> Paginator:
+        """Return the paginator of a listing."""
+        ...
