@@ -111,8 +111,6 @@ _LOCAL = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({_ID})/({_OFFSET
 _SNAPSHOT = re.compile(
     rf"{SNAPSHOTS}/(.+)-({_ID}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
 )
-
-
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
 _BESIDE_CLAIMS = {kind.suffix: kind for kind in (KeyKind.EXPIRE, KeyKind.MANIFESTS)}
 _BESIDE = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({'|'.join(map(re.escape, _BESIDE_CLAIMS))})")
@@ -233,26 +231,6 @@ class ObjectKeys:
     def topic_claims(self, topic: str) -> str:
         """Return a prefix of the keys of a topic's claims, whatever its id; other topics may share it."""
         return f"{self.prefix}{CLAIMS}/{topic}-"
-
-    def format(self, key: ParsedKey) -> str:
-        """The inverse of `parse`."""
-        if key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
-            return self.snapshot_manifest(key.partition, key.run_id)
-        if key.kind is KeyKind.SNAPSHOT and key.offset is not None:
-            return self.snapshot(key.partition, key.offset)
-        if key.kind is KeyKind.CLUSTER:
-            return self.cluster(key.partition)
-        if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
-            return self.claim(key.partition, key.offset, key.leader_epoch)
-        if key.kind in _BESIDE_CLAIMS.values():
-            return f"{self.partition_claims(key.partition)}{key.kind.suffix}"
-        if key.kind is KeyKind.UNBLOCK:
-            return self.unblock(key.partition.topic, _id(key.partition))
-        if key.offset is None or key.segment_id is None:
-            raise InvalidKeyError(f"{key} lacks a part of its kind")
-        partition = key.partition
-        segment_id = RemoteLogSegmentId(partition.topic, _id(partition), partition.partition, key.segment_id)
-        return self._segment(key.kind, segment_id, key.offset)
 
     def parse(self, key: str) -> ParsedKey:
         """Take a key apart.

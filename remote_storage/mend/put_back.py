@@ -26,8 +26,7 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -126,7 +125,7 @@ class PutBack:
             done = copy_segment(
                 self.target, self.layout, ready, started, before_visible=lambda: check_known(self.read, metadata)
             )
-        made += [each.key for each in done.objects if each.outcome.is_ours]
+        made += done.made
 
     def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, folder: Path) -> SegmentBundle:
         """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""

@@ -54,6 +54,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    uuid_text,
 )
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.flexible_encoding import (
@@ -244,7 +245,7 @@ def _encode_id(segment_id: RemoteLogSegmentId) -> bytes:
 
 def _decode_id(reader: FlexibleReader) -> RemoteLogSegmentId:
     partition = _decode_partition(reader)
-    segment_id = _uuid_text(reader.raw(16))
+    segment_id = uuid_text(reader.raw(16))
     reader.tags()
     return RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id)
 
@@ -258,7 +259,7 @@ def _encode_partition(partition: TopicIdPartition) -> bytes:
 
 def _decode_partition(reader: FlexibleReader) -> TopicIdPartition:
     topic = reader.compact_bytes() or b""
-    topic_id = _uuid_text(reader.raw(16))
+    topic_id = uuid_text(reader.raw(16))
     (partition,) = reader.take(">i")
     reader.tags()
     return TopicIdPartition(topic.decode("utf-8"), topic_id, partition)
@@ -267,10 +268,6 @@ def _decode_partition(reader: FlexibleReader) -> TopicIdPartition:
 def uuid_bytes(text: str) -> bytes:
     """The 16 bytes of a Kafka UUID, most significant first; `text` is one that `is_uuid` accepts."""
     return base64.urlsafe_b64decode(text + "==")
-
-
-def _uuid_text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 _DECODERS: dict[int, Callable[[FlexibleReader], MetadataRecord]] = {

@@ -69,17 +69,18 @@ def is_uuid(text: str) -> bool:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return False
-    return _uuid_text(raw) == text
+    return uuid_text(raw) == text
 
 
-def _uuid_text(raw: bytes) -> str:
+def uuid_text(raw: bytes) -> str:
+    """Return a UUID as Kafka writes it, of its 16 bytes."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def new_segment_id() -> str:
     """A random UUID in Kafka's text form; like Kafka's own it never starts with `-`, which tools take for a flag."""
     while True:
-        text = _uuid_text(uuid.uuid4().bytes)
+        text = uuid_text(uuid.uuid4().bytes)
         if not text.startswith("-"):
             return text
 

@@ -42,7 +42,6 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
 
 
 def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) -> None:
-    """An offset means something in one partition only."""
     for option, offset in (("--log-start", asked.log_start), ("--until", asked.until)):
         if offset is not None and len(listed) > 1:
             named = ", ".join(str(each.partition) for each in listed[:_MOST_NAMED])
@@ -89,7 +88,6 @@ def find_partitions(
 
 
 def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition: int | None) -> ObjectNotFoundError:
-    """That there is no segment, and that `tiersnap expire` took them where it recorded so."""
     what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
     taken = [
         f"{at} ({at.topic_id}) below offset {record.log_start_offset}"

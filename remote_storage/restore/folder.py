@@ -221,7 +221,6 @@ class _NewFiles:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def fetch(self, piece: LogPiece) -> None:
-        """Have the piece's log; called for each piece of the plan in turn."""
         for ahead in self._ahead:
             self._under_way.append((ahead, self._pool.submit(self._fetch, ahead)))
             if len(self._under_way) > _FETCHES_AT_ONCE:
@@ -239,7 +238,6 @@ class _NewFiles:
             fetch_piece(self._store, piece, self._folder, name, self._stop)
 
     def put(self, name: str, data: bytes | None) -> None:
-        """Write a small file, synced; or see to it that there is none."""
         if data is None:
             self._folder.remove(name)
             return
@@ -263,16 +261,14 @@ class _SameFiles:
         self._names: set[str] = set()
 
     def fetch(self, piece: LogPiece) -> None:
-        """Compare the piece's log."""
         path = self._folder / _log_name(piece)
         self._names.add(path.name)
         if not path.is_file() or path.is_symlink():
-            raise self._differs(f"{path.name} is missing")
+            raise folder_differs(self._folder, f"{path.name} is missing")
         if not same_content(self._store, piece, path, self._scratch):
-            raise self._differs(f"{path.name} is not the segment of the tier")
+            raise folder_differs(self._folder, f"{path.name} is not the segment of the tier")
 
     def put(self, name: str, data: bytes | None) -> None:
-        """Compare a small file."""
         path = self._folder / name
         if data is None:
             return
@@ -280,18 +276,15 @@ class _SameFiles:
         try:
             is_same = read_regular(path) == data
         except OSError as error:
-            raise self._differs(f"{name}: {error.strerror}") from error
+            raise folder_differs(self._folder, f"{name}: {error.strerror}") from error
         if not is_same:
-            raise self._differs(f"{name} is another")
+            raise folder_differs(self._folder, f"{name} is another")
 
     def check_no_others(self) -> None:
-        """Raise for a file that restore would not write."""
         others = sorted(path.name for path in self._folder.iterdir() if path.name not in self._names | {MARKER})
         if others:
-            raise self._differs(f"{', '.join(others[:3])}{' …' if len(others) > 3 else ''} would not be there")
-
-    def _differs(self, how: str) -> FolderDiffersError:
-        return folder_differs(self._folder, how)
+            more = " …" if len(others) > 3 else ""
+            raise folder_differs(self._folder, f"{', '.join(others[:3])}{more} would not be there")
 
 
 def folder_differs(folder: Path, how: str) -> FolderDiffersError:

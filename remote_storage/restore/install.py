@@ -10,6 +10,7 @@ from pathlib import Path
 from re import Pattern
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_plan import (
@@ -108,7 +109,7 @@ class Installation:
 
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
         """Plan a partition, carried out with `write`; None where no run stored anything of it."""
-        at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+        at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
         if not stored.offsets:
             _log.debug("no run stored a snapshot of %s", at)
@@ -142,7 +143,6 @@ class Installation:
         return f"the log cannot be folded up to there: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
-        """Remember it if the same partition's snapshots are stored under another topic id."""
         if at.topic not in self._topics:
             keys = ObjectKeys()
             parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(at.topic)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
 import logging
 import os
@@ -56,12 +57,7 @@ def copies_with(
 
 def latest(copies: Iterable[RemoteSegment]) -> RemoteSegment:
     """The copy of the newest leader epoch, then the newest event."""
-    return max(copies, key=_attempt)
-
-
-def _attempt(copy: RemoteSegment) -> tuple[int, int, str]:
-    metadata = copy.metadata
-    return metadata.segment_leader_epochs[-1][0], metadata.event_timestamp, copy.segment_id
+    return max(copies, key=lambda copy: (copy.leader_epochs[-1][0], *copy.attempt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ class RemoteFile:
         try:
             _fetch_verified(self.store, self.copy, part)
             if path.exists() and not replace:
-                if _same(path, part):
+                if filecmp.cmp(path, part, shallow=False):
                     return False
                 raise _there(path)
             part.replace(path)
@@ -143,16 +139,6 @@ def _parts_of(path: Path) -> str:
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def _same(one: Path, other: Path) -> bool:
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    with one.open("rb") as left, other.open("rb") as right:
-        while data := left.read(1 << 20):
-            if data != right.read(1 << 20):
-                return False
-    return True
 
 
 def _there(path: Path) -> ObjectExistsError:

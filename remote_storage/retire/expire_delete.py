@@ -22,7 +22,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
-from tiersnap.remote_storage.retire.leftovers import Swept, sweep_partition
+from tiersnap.remote_storage.retire.leftovers import Swept, delete_visible_first, sweep_partition
 from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours, remove
 from tiersnap.remote_storage.retire.outcomes import ExpireAction, Fate
@@ -60,7 +60,7 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
             record = _record(store, keys, plan, started)
         done = set()
         for segment in plan.going:
-            failures = store.delete(segment.keys[:1]) or store.delete(segment.keys[1:])
+            failures = delete_visible_first(store, segment.keys)
             state = SegmentState.DELETE_SEGMENT_STARTED if failures else SegmentState.DELETE_SEGMENT_FINISHED
             _log.info(
                 "expired %s of %s: %s, %d failures", segment.segment_id, plan.partition, state.name, len(failures)
@@ -89,12 +89,11 @@ def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: Exp
 
 
 def _reached(record: ExpireRecord) -> int:
-    """Below which offset nothing is left."""
     return min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
 
 
 def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
-    """Return the segments that go now, and those that an earlier run began to delete and that are locked now."""
+    # Also those that an earlier run began to delete and that are locked now.
     return tuple(
         Deleting(each.segment_id, each.start_offset, each.end_offset)
         for each in plan.segments
@@ -182,7 +181,6 @@ def errors_of(done: Sequence[ExpireOutcome]) -> list[TiersnapError]:
 
 
 def _left(done: Sequence[ExpireOutcome]) -> Iterator[DeleteFailure]:
-    """Yield the objects that could not be deleted."""
     for each in done:
         yield from (failed for deleted in each.deleted for failed in deleted.failures)
         yield from each.swept.failures

@@ -22,14 +22,14 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.leftovers import old_leftovers
 from tiersnap.remote_storage.retire.outcomes import ExpireAction
 from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
-from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, read_record
+from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
 from tiersnap.remote_storage.stored.process import is_gone
 from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -130,7 +130,10 @@ def _plan(
     found = _complete(store, stored, begun)
     segments = _expiring(store, found, retention)
     by_id = {each.segment_id: each for each in stored.attempts}
-    ahead = [_begun_segment(each, by_id.get(each.segment_id)) for each in record.deleting]
+    ahead = [
+        _going(each.start_offset, each.end_offset, None, by_id.get(each.segment_id), Breach.BEGUN, each.segment_id)
+        for each in record.deleting
+    ]
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
     looked = _up_to_the_first_lock(store, ordered)
     going = {each.segment_id for each in looked if each.action is ExpireAction.DELETE}
@@ -139,10 +142,15 @@ def _plan(
     log_start = max(record.log_start_offset, min(retention.log_start_offset or 0, oldest), *ends)
     written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
     gone = ExpiredOffsets(log_start, written_before)
-    left = _leftovers(store, keys, stored, gone)
-    reason = managed.reason
     return ExpirePlan(
-        stored.partition, ExpireAction.DELETE, reason, looked, log_start, record, leftovers=left, expired=gone
+        stored.partition,
+        ExpireAction.DELETE,
+        managed.reason,
+        looked,
+        log_start,
+        record,
+        leftovers=_leftovers(store, keys, stored, gone),
+        expired=gone,
     )
 
 
@@ -161,49 +169,28 @@ def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, g
 
 
 def _complete(store: ObjectStore, stored: PartitionObjects, begun: Container[str]) -> list[RemoteSegment]:
-    """Complete segments whose deletion has not begun."""
     left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
     return [each for each in in_parallel(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
 
 
 def _expiring(store: ObjectStore, found: Sequence[RemoteSegment], retention: Retention) -> list[ExpiringSegment]:
-    """Those that retention has passed."""
     if not found:
         return []
     lineage = read_lineage(store, newest(found))
     segments = {each.segment_id: each for each in found}
-    gone = expired([_dated(store, each) for each in found], lineage, retention)
-    return [_segment(each.metadata, segments[each.metadata.id.segment_id], each.breach) for each in gone]
+    dated = [replace(each.metadata, max_timestamp=largest_timestamp(store, each)) for each in found]
+    going = []
+    for gone in expired(dated, lineage, retention):
+        segment, newest_at = segments[gone.metadata.id.segment_id], gone.metadata.max_timestamp
+        going.append(_going(*segment.bounds, newest_at, segment.objects, gone.breach, segment.segment_id))
+    return going
 
 
-def _dated(store: ObjectStore, segment: RemoteSegment) -> RemoteLogSegmentMetadata:
-    return replace(segment.metadata, max_timestamp=largest_timestamp(store, segment))
-
-
-def _segment(metadata: RemoteLogSegmentMetadata, segment: RemoteSegment, breach: Breach) -> ExpiringSegment:
-    return ExpiringSegment(
-        segment.segment_id,
-        segment.start_offset,
-        segment.end_offset,
-        metadata.max_timestamp,
-        segment.keys,
-        segment.objects.stored,
-        breach,
-        ExpireAction.DELETE,
-    )
-
-
-def _begun_segment(said: Deleting, attempt: SegmentObjects | None) -> ExpiringSegment:
-    return ExpiringSegment(
-        said.segment_id,
-        said.start_offset,
-        said.end_offset,
-        None,
-        () if attempt is None else attempt.keys,
-        0 if attempt is None else attempt.stored,
-        Breach.BEGUN,
-        ExpireAction.DELETE,
-    )
+def _going(
+    start: int, end: int, max_timestamp: int | None, objects: SegmentObjects | None, breach: Breach, segment_id: str
+) -> ExpiringSegment:
+    keys, size = ((), 0) if objects is None else (objects.keys, objects.stored)
+    return ExpiringSegment(segment_id, start, end, max_timestamp, keys, size, breach, ExpireAction.DELETE)
 
 
 def _up_to_the_first_lock(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> tuple[ExpiringSegment, ...]:

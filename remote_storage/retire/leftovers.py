@@ -81,7 +81,7 @@ def sweep_partition(
     done, superseded = Swept(), found.superseded
     for each in old_leftovers(store, found, expired, older_than=older_than):
         if each in superseded or _is_ended(store, keys, each, older_than):
-            failures = _delete(store, each.keys)
+            failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
             _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
             done += Swept(deleted, failures)
@@ -104,7 +104,6 @@ def _is_held(claim: Claim, segment_id: str) -> bool:
     return claim.finished is None and claim.holder.segment_id == segment_id and not claim.holder.ended
 
 
-def _delete(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
-    """Delete what makes a segment visible before the rest of it."""
-    first, *rest = keys
-    return store.delete([first]) or store.delete(rest)
+def delete_visible_first(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
+    """Delete what makes a segment visible, and then the rest of it; return what could not be deleted."""
+    return store.delete(keys[:1]) or store.delete(keys[1:])

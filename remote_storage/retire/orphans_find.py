@@ -24,6 +24,7 @@ from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
+from tiersnap.remote_storage.retire.leftovers import delete_visible_first
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
     Orphan,
@@ -240,6 +241,4 @@ def _remove(store: ObjectStore, orphan: Orphan) -> tuple[DeleteFailure, ...]:
         except TiersnapError as error:
             return (DeleteFailure(orphan.upload.key, error.message),)
         return ()
-    first, *rest = orphan.keys
-    # What makes a copy visible goes before the rest of it.
-    return store.delete([first]) or store.delete(rest)
+    return delete_visible_first(store, orphan.keys)

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import ProbeAnswer, ProbeVerdict
-from tiersnap.remote_storage.stores.s3_answers import Answer, LifecycleRule, Period, RuleFilter, S3Client
+from tiersnap.remote_storage.stores.s3_answers import LifecycleRule, Period, RuleFilter, S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, translated
 from tiersnap.remote_storage.stores.s3_put import extend, request_checksum
@@ -108,7 +108,7 @@ def _rules(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswe
     return ask
 
 
-def _or_nothing(call: Callable[[], Answer]) -> Answer:
+def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
     try:
         return call()
     except ClientError as error:

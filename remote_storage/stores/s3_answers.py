@@ -19,7 +19,7 @@ class Body(Protocol):
         ...
 
 
-class Entry(TypedDict, total=False):
+class S3Entry(TypedDict, total=False):
     """An entry of an answer: an object, an upload, or an error."""
 
     Key: str
@@ -41,7 +41,7 @@ class ResponseMetadata(TypedDict, total=False):
 
 
 class Period(TypedDict, total=False):
-    """When a lifecycle rule acts, or for how long Object Lock holds."""
+    """Time of a lifecycle rule, or of Object Lock."""
 
     Days: int
     Years: int
@@ -71,16 +71,16 @@ class LifecycleRule(TypedDict, total=False):
     AbortIncompleteMultipartUpload: Period
 
 
-class Answer(TypedDict, total=False):
-    """An answer; each call gives some of these."""
+class S3Answer(TypedDict, total=False):
+    """An answer of S3; each call gives some of these."""
 
     Body: Body
     ChecksumCRC32C: str
     ContentLength: int
-    Contents: list[Entry]
+    Contents: list[S3Entry]
     ETag: str
-    Error: Entry
-    Errors: list[Entry]
+    Error: S3Entry
+    Errors: list[S3Entry]
     LastModified: datetime
     Metadata: dict[str, str]
     ObjectLockConfiguration: dict[str, dict[str, Period]]
@@ -89,13 +89,13 @@ class Answer(TypedDict, total=False):
     ResponseMetadata: ResponseMetadata
     Rules: list[LifecycleRule]
     UploadId: str
-    Uploads: list[Entry]
+    Uploads: list[S3Entry]
 
 
 class Operation(Protocol):
     """A method of the client."""
 
-    def __call__(self, **arguments: object) -> Answer:
+    def __call__(self, **arguments: object) -> S3Answer:
         """Send the request."""
         ...
 
@@ -103,13 +103,13 @@ class Operation(Protocol):
 class Paginator(Protocol):
     """A listing, page by page."""
 
-    def paginate(self, **arguments: object) -> Iterable[Answer]:
+    def paginate(self, **arguments: object) -> Iterable[S3Answer]:
         """Yield the pages."""
         ...
 
 
 class ClientMeta(Protocol):
-    """What a client knows of itself."""
+    """Facts of a client."""
 
     endpoint_url: str
 

@@ -21,7 +21,7 @@ from botocore.utils import determine_content_length, parse_timestamp
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.stores.in_parallel import MOST_AT_ONCE
-from tiersnap.remote_storage.stores.s3_answers import Answer, S3Client
+from tiersnap.remote_storage.stores.s3_answers import S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError, TransientError
@@ -53,8 +53,8 @@ _COMPAT_HINT = "if the server is not AWS, set `checksums: compat`"
 _CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run where a role is attached"
 
 
-def _answer_of(error: boto.ClientError) -> Answer:
-    answer: Answer = error.response
+def _answer_of(error: boto.ClientError) -> S3Answer:
+    answer: S3Answer = error.response
     return answer
 
 
@@ -87,7 +87,7 @@ def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
 _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
-def names_no_region(answer: Answer) -> bool:
+def names_no_region(answer: S3Answer) -> bool:
     """Return whether an answer of botocore's redirects without a region, as no S3 does.
 
     botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
@@ -242,7 +242,7 @@ class _Request(TypedDict):
 
 
 def _stay(
-    request_dict: _Request, response: tuple[object, Answer] | None, operation: OperationModel, **_: object
+    request_dict: _Request, response: tuple[object, S3Answer] | None, operation: OperationModel, **_: object
 ) -> None:
     """Keep botocore from asking for the region of a bucket again and again; see names_no_region."""
     if response is not None and operation.name == "HeadBucket" and names_no_region(response[1]):

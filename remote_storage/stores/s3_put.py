@@ -31,7 +31,7 @@ from tiersnap.remote_storage.stores.object_store import (
     changed_since_read,
     other_content,
 )
-from tiersnap.remote_storage.stores.s3_answers import Answer
+from tiersnap.remote_storage.stores.s3_answers import S3Answer
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.snapshot.errors import TransientError
@@ -161,7 +161,7 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
     return {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": to_text(crc)}
 
 
-def is_proved(response: Answer, crc: int, sent: Mapping[str, str]) -> bool:
+def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
     """Return whether the answer to a put or a part says that the server has these bytes.
 
     By their CRC-32C, or by their MD5, which the ETag is where KMS encrypts nothing; `sent` is `request_checksum`.
@@ -186,7 +186,7 @@ def to_text(crc: int) -> str:
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
-def of_response(response: Answer) -> int | None:
+def of_response(response: S3Answer) -> int | None:
     """CRC-32C of the whole object, None where S3 does not say it or has one made of parts (`…-3`)."""
     text = response.get("ChecksumCRC32C")
     if not isinstance(text, str) or "-" in text:

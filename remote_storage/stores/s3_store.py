@@ -23,7 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     UnfinishedUpload,
     too_large,
 )
-from tiersnap.remote_storage.stores.s3_answers import Answer, S3Client
+from tiersnap.remote_storage.stores.s3_answers import S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import client_of, error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
@@ -221,7 +221,7 @@ class S3Store:
         ):
             yield call
 
-    def _pages(self, operation: str, action: str, prefix: str, **more: str) -> Iterator[Answer]:
+    def _pages(self, operation: str, action: str, prefix: str, **more: str) -> Iterator[S3Answer]:
         paginator = self.client.get_paginator(operation)
         pages = iter(paginator.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix, **more))
         while True:
@@ -302,7 +302,7 @@ class S3Store:
             yield DeleteFailure(failed["Key"].removeprefix(self.prefix), reason)
 
 
-def _described(key: str, response: Answer) -> ObjectInfo:
+def _described(key: str, response: S3Answer) -> ObjectInfo:
     if "LastModified" not in response or "ContentLength" not in response:
         raise RemoteStorageError(
             f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
@@ -311,7 +311,7 @@ def _described(key: str, response: Answer) -> ObjectInfo:
     return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], _lock_of(response))
 
 
-def _lock_of(response: Answer) -> str:
+def _lock_of(response: S3Answer) -> str:
     """S3 Object Lock, which is told to those who may ask for it (s3:GetObjectRetention, s3:GetObjectLegalHold)."""
     if response.get("ObjectLockLegalHoldStatus") == "ON":
         return "locked by a legal hold"
@@ -326,7 +326,7 @@ def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in metadata.items() if name != PUT_ID}
 
 
-def _server_time(response: Answer) -> int | None:
+def _server_time(response: S3Answer) -> int | None:
     try:
         return _ms(parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"]))
     except (KeyError, TypeError, ValueError):

@@ -24,8 +24,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     without_empty,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile, TrustedSnapshot
 from tiersnap.snapshot.errors import IncompleteBundleError, MissingProducerSnapshotError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE

@@ -132,7 +132,6 @@ class CopyAttempt:
         return Lost(error, time.monotonic() - self.began)
 
     def _undone(self, error: TiersnapError | None, *, left: bool) -> Iterator[CopyEvent]:
-        """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
         steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
         for state in steps:
             yield self._event(state, error if state is steps[-1] else None)

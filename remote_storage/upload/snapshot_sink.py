@@ -14,8 +14,7 @@ from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
-from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
@@ -121,11 +120,7 @@ class StoredSnapshots:
         )
 
     def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
-        """Return the object that stays; None if the snapshot took its place.
-
-        Raises:
-            ObjectExistsError, CorruptDataError: see `put`.
-        """
+        """Return the object that stays; None if the snapshot took its place."""
         key = self.store.uri + self.keys.snapshot(partition, snapshot.end_offset)
         if there.data == snapshot.data:
             return there.data
@@ -166,7 +161,6 @@ class StoredSnapshots:
         return _There(found.info, found.data)
 
     def _replace(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> None:
-        """Put the snapshot in the place of the object that was read, and of no other."""
         key = self.keys.snapshot(partition, snapshot.end_offset)
         # Equal checksums say that the computed content was there once, whoever wrote it.
         is_same = there.info.crc32c == crc32c(snapshot.data)
@@ -206,22 +200,16 @@ class StoredSnapshots:
 
 
 def _record(stored: StoredSnapshot) -> SnapshotRecord:
-    provenance = Provenance(stored.provenance)
-    start = stored.folded_from
-    return SnapshotRecord(stored.end_offset, stored.size, stored.crc32c, stored.entry_count, provenance, start)
+    of, start = Provenance(stored.provenance), stored.folded_from
+    return SnapshotRecord(stored.end_offset, stored.size, stored.crc32c, stored.entry_count, of, start)
 
 
 def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
-    """Return what identifies the bytes."""
     return record.offset, record.size, record.crc32c
 
 
 def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> None:
-    """Keep what an earlier run made of a log that was whole.
-
-    Raises:
-        CorruptDataError: it knows of offsets that are in no segment any more.
-    """
+    """Keep what an earlier run made of a log that was whole."""
     lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
     if lost is not None:
         raise CorruptDataError(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -153,7 +153,7 @@ class HostTier:
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
             mine = task if listing.remote_error is None else replace(task, sink=None)
-            done = self._tier(named.uri, listing, mine, observe.known(_name(partition)))
+            done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if self.asks_forgotten and listing.is_remote_known:
                 now, expiration = self.tierer.now, self.options.producer_expiration
                 at = observe, log_dir.filesystem, partition
@@ -205,7 +205,7 @@ class HostTier:
 
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
         """Delete what ended attempts left, also where nothing is to be tiered."""
-        job = TierJob(self.store, self.layout, ObjectKeys(), _name(done.partition), self.tierer, known)
+        job = TierJob(self.store, self.layout, ObjectKeys(), name_of(done.partition), self.tierer, known)
         try:
             swept = sweep_partition(self.store, job.keys, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
@@ -234,7 +234,7 @@ class HostTier:
             for segment, judged in zip(partition.segments, done.segments, strict=True)
             if judged.is_ready
         ]
-        name, cluster_id = _name(partition), listing.cluster_id
+        name, cluster_id = name_of(partition), listing.cluster_id
         for event in tier_partition(
             self.store, self.layout, ObjectKeys(), name, planned, self.tierer, cluster_id=cluster_id, known=known
         ):
@@ -244,7 +244,3 @@ class HostTier:
             elif event.is_in_remote_storage:
                 number = by_base[event.start_offset]
                 done.segments[number] = done.segments[number].as_tiered()
-
-
-def _name(partition: Partition) -> TopicIdPartition:
-    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)

@@ -19,41 +19,23 @@ from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
-from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.arrival import check_listed, check_stored
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import (
-    IncompleteBundleError,
-    ObjectExistsError,
-    TiersnapError,
-)
+from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, TiersnapError
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedObject:
-    """One object of a copy; size in bytes."""
-
-    key: str
-    size: int
-    crc32c: int
-    outcome: PutOutcome
-
-
-@dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The objects of one copy, and why an index of it is not the broker's, by name."""
+    """One copy: bytes of its objects, keys of those that it made, and why an index is not the broker's, by name."""
 
-    objects: tuple[CopiedObject, ...]
+    bytes: int
+    made: tuple[str, ...]
     rebuilt_indexes: dict[str, str]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all objects."""
-        return sum(copied.size for copied in self.objects)
 
 
 def copy_segment(
@@ -133,8 +115,7 @@ class SegmentCopy:
         assert self._last is not None
         with self.undone_on_error():
             self._put_planned(self._last)
-        copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in self._sent)
-        return CopyResult(tuple(copied), self._rebuilt)
+        return CopyResult(sum(done.size for _, done in self._sent), tuple(self._made()), self._rebuilt)
 
     @property
     def shown(self) -> tuple[str, bytes]:
@@ -158,8 +139,10 @@ class SegmentCopy:
     def undo(self) -> tuple[DeleteFailure, ...]:
         """Delete what was sent, the last first; returns what is still there."""
         # An object that somebody else made is not ours to delete; one of which no word came is.
-        ours = [key for key, done in self._sent if done.outcome.is_ours]
-        return delete_in_reverse(self.store, ours + self._in_doubt)
+        return delete_in_reverse(self.store, self._made() + self._in_doubt)
+
+    def _made(self) -> list[str]:
+        return [key for key, done in self._sent if done.outcome.is_ours]
 
     @property
     def _provenance(self) -> dict[str, str]:

@@ -163,7 +163,6 @@ TARGETS = (
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
     ),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
-    Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
     Target("remote_storage/inventory/complete.py", ("test_whole_copies.py",)),

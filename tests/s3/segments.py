@@ -13,8 +13,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE

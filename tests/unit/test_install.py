@@ -17,7 +17,7 @@ from tiersnap.remote_storage.restore.install_plan import InstallPlanner, Partiti
 from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition

@@ -10,8 +10,7 @@ from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range, without_empty
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.snapshot_source import SourceFile
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.snapshot.errors import (
     CorruptSnapshotError,
     IncompleteBundleError,

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot.formats.checkpoints import parse_offsets
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
