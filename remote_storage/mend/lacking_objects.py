@@ -22,9 +22,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
-from tiersnap.remote_storage.upload.arrival import check_stored
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.checked_log import CheckedLog
+from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored
 from tiersnap.remote_storage.upload.uploader import object_metadata
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c

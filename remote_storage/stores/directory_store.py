@@ -26,7 +26,6 @@ import google_crc32c
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
-from tiersnap.remote_storage.stores.folders import entries, new_file, opened_file, opened_folder
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -40,7 +39,15 @@ from tiersnap.remote_storage.stores.object_store import (
     other_content,
     too_large,
 )
-from tiersnap.remote_storage.stores.unfinished import UNFINISHED, Temporary, UnfinishedFolder
+from tiersnap.remote_storage.stores.unfinished import (
+    UNFINISHED,
+    Temporary,
+    UnfinishedFolder,
+    entries,
+    new_file,
+    opened_file,
+    opened_folder,
+)
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """A segment into remote storage: all of it, proved, or nothing.
 
 Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
-made right by it, and nothing becomes visible before all the rest is seen in the store (see arrival).
+made right by it, and nothing becomes visible before all the rest is seen in the store (see checked_upload).
 On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `Layout.inspect`
 tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
 segment id.
@@ -20,9 +20,8 @@ from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutResult
-from tiersnap.remote_storage.upload.arrival import check_listed, check_stored
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.checked_log import CheckedLog
+from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_listed, check_stored
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, TiersnapError
 

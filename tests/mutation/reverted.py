@@ -6,7 +6,7 @@ from tests.mutation.dangers import Danger
 
 TESTS = ("test_protocol.py",)
 
-_ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/arrival.py", "remote_storage/retire/store_leftovers.py"
+_ARRIVAL, _STORE_LEFTOVERS = "remote_storage/upload/checked_upload.py", "remote_storage/retire/store_leftovers.py"
 _LEFTOVERS, _SMALL = "remote_storage/inventory/remote_inventory.py", "remote_storage/stores/small_object.py"
 _UNFINISHED = "remote_storage/retire/orphans_find.py"
 
@@ -18,7 +18,7 @@ REVERTED = (
         "pass",
     ),
     Danger(
-        "remote_storage/inventory/lost_segments.py",
+        "remote_storage/inventory/observe.py",
         "a lost segment whose upload was cut short is no lost one",
         "if claim is None or ids & whole:",
         "if claim is None or claim.finished is None or ids & whole:",
@@ -39,9 +39,7 @@ REVERTED = (
         _ARRIVAL, "what was lost is not noticed", "        _check(store, key, put, listed.get(key))", "        pass"
     ),
     Danger(_ARRIVAL, "no checksum is compared", "if not put.proved:", "if False:"),
-    Danger(
-        "remote_storage/inventory/lost_segments.py", "no lost segment is tiered again", "if is_lost and", "if False and"
-    ),
+    Danger("remote_storage/inventory/observe.py", "no lost segment is tiered again", "if is_lost and", "if False and"),
     Danger(
         _LEFTOVERS,
         "a late put stays",

@@ -20,7 +20,7 @@ from tiersnap.jobs.demo.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.checked_log import CheckedLog
+from tiersnap.remote_storage.upload.checked_upload import CheckedLog
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
