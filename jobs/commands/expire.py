@@ -19,8 +19,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, ForPeople, Leftovers, leftovers_by_kind, tell_leftovers
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.retire.outcomes import ExpireAction
-from tiersnap.remote_storage.retire.retention import Breach
+from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, human_bytes

@@ -19,8 +19,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.restore.outcomes import RestoreAction
-from tiersnap.remote_storage.restore.request import RestoreRequest
+from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.units import count_of, human_bytes

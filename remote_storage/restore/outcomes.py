@@ -1,16 +1,8 @@
-"""The actions of `restore` and `install` on files."""
+"""The action of `install` at one offset."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-
-
-class RestoreAction(StrEnum):
-    """The action on a partition."""
-
-    RESTORE = "RESTORE"
-    RESUME = "RESUME"  # an earlier restore was cut short
-    COMPARE = "COMPARE"  # a folder with such segments is there
 
 
 class InstallOutcome(StrEnum):

@@ -30,7 +30,6 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find import FoundPartition, named
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
-from tiersnap.remote_storage.restore.outcomes import RestoreAction
 from tiersnap.remote_storage.restore.published import (
     Published,
     as_claimed,
@@ -39,7 +38,7 @@ from tiersnap.remote_storage.restore.published import (
     refusing,
     taking_all,
 )
-from tiersnap.remote_storage.restore.request import RestoreRequest
+from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
 from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
 from tiersnap.remote_storage.stored.deletion_record import read_record

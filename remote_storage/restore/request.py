@@ -1,8 +1,17 @@
-"""The request of a restore."""
+"""The request of a restore, and the action on each partition."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RestoreAction(StrEnum):
+    """The action on a partition."""
+
+    RESTORE = "RESTORE"
+    RESUME = "RESUME"  # an earlier restore was cut short
+    COMPARE = "COMPARE"  # a folder with such segments is there
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.leftovers import Swept, delete_visible_first, sweep_partition
 from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours, remove
-from tiersnap.remote_storage.retire.outcomes import ExpireAction, Fate
-from tiersnap.remote_storage.retire.retention import Breach
+from tiersnap.remote_storage.retire.outcomes import Fate
+from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore

@@ -1,19 +1,8 @@
-"""The actions of `expire` on segments and of `remove-orphans` on objects."""
+"""The kinds of orphans, and the actions of `remove-orphans` on them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-
-
-class ExpireAction(StrEnum):
-    """The action on a segment, or on a whole partition."""
-
-    DELETE = "DELETE"
-    LOCKED = "LOCKED"  # the store does not let it be deleted now
-    WAIT = "WAIT"  # an older segment is LOCKED: only a prefix of the log goes
-    LEAVE_TO_BROKERS = "LEAVE_TO_BROKERS"
-    IN_USE = "IN_USE"  # somebody is copying segments of the partition
-    REFUSE = "REFUSE"
 
 
 class OrphanKind(StrEnum):

@@ -23,6 +23,17 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 
+class ExpireAction(StrEnum):
+    """The action on a segment, or on a whole partition."""
+
+    DELETE = "DELETE"
+    LOCKED = "LOCKED"  # the store does not let it be deleted now
+    WAIT = "WAIT"  # an older segment is LOCKED: only a prefix of the log goes
+    LEAVE_TO_BROKERS = "LEAVE_TO_BROKERS"
+    IN_USE = "IN_USE"  # somebody is copying segments of the partition
+    REFUSE = "REFUSE"
+
+
 class Breach(StrEnum):
     """The limit that a segment breaks."""
 

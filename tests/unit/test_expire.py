@@ -30,8 +30,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_
 from tiersnap.remote_storage.retire.expire_delete import carry_out, delete_expired, errors_of, exit_code_of
 from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_use, plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager, manager_of
-from tiersnap.remote_storage.retire.outcomes import ExpireAction
-from tiersnap.remote_storage.retire.retention import Breach, Retention
+from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, claim
 from tiersnap.remote_storage.stored.deletion_record import (
