@@ -89,7 +89,7 @@ def fetch(
     that was not checked: of a segment every batch's CRC-32C and the store's own checksum, of an index its form alone.
     """
     from tiersnap.remote_storage.layouts.layout import IndexType
-    from tiersnap.remote_storage.restore.find import find_partitions
+    from tiersnap.remote_storage.restore.find_topic import find_partitions
     from tiersnap.remote_storage.restore.published import read_copies
     from tiersnap.remote_storage.restore.remote_file import RemoteFile, copies_with, latest
     from tiersnap.remote_storage.stores.open_store import open_store

@@ -16,7 +16,7 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
-from tiersnap.remote_storage.restore.outcomes import InstallOutcome
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.units import count_of
@@ -119,7 +119,7 @@ def install(
 
 def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
     """Yield the plans, carried out while they are shown."""
-    from tiersnap.remote_storage.restore.outcomes import InstallOutcome
+    from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 
     for partition, planned in job.plans(write=apply):
         for each in planned:
@@ -129,7 +129,7 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
-    from tiersnap.remote_storage.restore.outcomes import InstallOutcome
+    from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]

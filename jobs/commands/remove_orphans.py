@@ -17,7 +17,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
@@ -92,8 +92,8 @@ def remove_orphans(
     that are too young are counted, with the time from which they may go.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
+    from tiersnap.remote_storage.retire.orphan_kinds import OrphanKind
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
-    from tiersnap.remote_storage.retire.outcomes import OrphanKind
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic

@@ -25,8 +25,8 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.restore.carry_out import Restored
-    from tiersnap.remote_storage.restore.plan import RestorePlan
+    from tiersnap.remote_storage.restore.restore import Restored
+    from tiersnap.remote_storage.restore.restore_plan import RestorePlan
     from tiersnap.remote_storage.restore.target import Target
     from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
 
@@ -168,9 +168,9 @@ def restore(
     assert remote is not None
     assert logdir is not None
     from tiersnap.remote_storage.cluster.cluster_records import read_published
-    from tiersnap.remote_storage.restore.carry_out import carry_out, make_room
-    from tiersnap.remote_storage.restore.find import find_topic
-    from tiersnap.remote_storage.restore.plan import plan_topic
+    from tiersnap.remote_storage.restore.find_topic import find_topic
+    from tiersnap.remote_storage.restore.restore import carry_out, make_room
+    from tiersnap.remote_storage.restore.restore_plan import plan_topic
     from tiersnap.remote_storage.restore.target import open_target
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.stores.paced_store import paced

@@ -35,7 +35,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
-from tiersnap.remote_storage.retire.leftovers import Swept
+from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt

@@ -13,13 +13,13 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.restore.install_plan import (
     InstallPlanner,
     PartitionSnapshots,
     PlannedInstall,
     without_folding,
 )
-from tiersnap.remote_storage.restore.outcomes import InstallOutcome
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.log.findings import Finding

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.restore.outcomes import InstallOutcome
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.stored.snapshot_objects import (
     SnapshotRecord,
     list_manifests,

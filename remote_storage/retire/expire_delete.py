@@ -22,10 +22,10 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
-from tiersnap.remote_storage.retire.leftovers import Swept, delete_visible_first, sweep_partition
+from tiersnap.remote_storage.retire.orphan_kinds import Fate
 from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours, remove
-from tiersnap.remote_storage.retire.outcomes import Fate
+from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first, sweep_partition
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
-from tiersnap.remote_storage.retire.leftovers import old_leftovers
+from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention, expired
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim

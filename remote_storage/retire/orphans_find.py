@@ -24,7 +24,7 @@ from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
-from tiersnap.remote_storage.retire.leftovers import delete_visible_first
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
     Orphan,
@@ -35,7 +35,7 @@ from tiersnap.remote_storage.retire.orphans import (
     judge_young,
     young_candidates,
 )
-from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
+from tiersnap.remote_storage.retire.partition_leftovers import delete_visible_first
 from tiersnap.remote_storage.retire.store_leftovers import (
     UploadOfSegment,
     judge_saved_configs,

@@ -21,9 +21,9 @@ from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts.keys import ObjectKeys, ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
-from tiersnap.remote_storage.retire.leftovers import GRACE_MS
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged, Orphan
-from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
+from tiersnap.remote_storage.retire.partition_leftovers import GRACE_MS
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs

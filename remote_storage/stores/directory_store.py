@@ -1,8 +1,9 @@
 """Objects as files below a directory: a mounted volume, a test, or the target of Kafka's LocalTieredStorage.
 
-A file is made below `.tiersnap-unfinished/` (see `unfinished`), synced, and linked to its name, which fails if that is
-taken; then the directories are synced. What replaces or deletes holds the lock of the store while it compares and
-renames. No symlink below the directory is followed. User metadata is not kept: whoever needs it reads the manifests.
+A file is made below `.tiersnap-unfinished/` (see `directory_files`), synced, and linked to its name, which fails if
+that is taken; then the directories are synced. What replaces or deletes holds the lock of the store while it compares
+and renames. No symlink below the directory is followed. User metadata is not kept: whoever needs it reads the
+manifests.
 
 An object's ETag is made of its CRC, size and time of change.
 """
@@ -26,6 +27,15 @@ import google_crc32c
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
+from tiersnap.remote_storage.stores.directory_files import (
+    UNFINISHED,
+    Temporary,
+    UnfinishedFolder,
+    entries,
+    new_file,
+    opened_file,
+    opened_folder,
+)
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -38,15 +48,6 @@ from tiersnap.remote_storage.stores.object_store import (
     ended_early,
     other_content,
     too_large,
-)
-from tiersnap.remote_storage.stores.unfinished import (
-    UNFINISHED,
-    Temporary,
-    UnfinishedFolder,
-    entries,
-    new_file,
-    opened_file,
-    opened_folder,
 )
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, Expired
 from tiersnap.remote_storage.inventory.complete import check_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.retire.leftovers import Swept
+from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.deadline import Deadline

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.retire.leftovers import sweep_partition
+from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions

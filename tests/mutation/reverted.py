@@ -66,7 +66,7 @@ REVERTED = (
         "0",
     ),
     Danger(
-        "remote_storage/retire/leftovers.py",
+        "remote_storage/retire/partition_leftovers.py",
         "what a killed attempt left stays",
         "return age > older_than and claims",
         "return False and claims",

@@ -7,9 +7,9 @@ from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished
-from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim
 from tiersnap.remote_storage.upload.tier_job import Tierer

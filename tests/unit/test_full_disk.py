@@ -16,8 +16,8 @@ import pytest
 from tests.chaos.small_disk import SmallDisk
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.remote_storage.restore.folder import UNFINISHED
 from tiersnap.remote_storage.restore.own_folder import OwnFolder
+from tiersnap.remote_storage.restore.partition_folder import UNFINISHED
 from tiersnap.snapshot.host.disk import MountedDisk, deleted_bytes, disk_of, says_space, ways_to_free
 from tiersnap.snapshot.units import human_bytes
 

@@ -15,10 +15,10 @@ from tiersnap.jobs.pipeline.one_run import _leased
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stored.lease import Lease, LeaseHolder
 from tiersnap.remote_storage.stored.process import Process, this_process
+from tiersnap.remote_storage.stores.directory_files import UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.remote_storage.stores.unfinished import UnfinishedFolder
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, RemoteStorageError, TiersnapError, TransientError
 
 pytestmark = pytest.mark.unit

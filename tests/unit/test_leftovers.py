@@ -25,7 +25,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
-from tiersnap.remote_storage.retire.leftovers import sweep_partition
+from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
@@ -33,9 +33,9 @@ from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.process import this_process
+from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

@@ -27,17 +27,17 @@ from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished
-from tiersnap.remote_storage.retire.outcomes import Fate, OrphanKind
 from tiersnap.remote_storage.retire.store_leftovers import judge_saved_configs
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
-from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 

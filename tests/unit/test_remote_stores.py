@@ -13,6 +13,7 @@ import pytest
 
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.directory_files import UNFINISHED, UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.open_store import open_store
@@ -25,7 +26,6 @@ from tiersnap.remote_storage.stores.s3_put import (
 )
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.stores.unfinished import UNFINISHED, UnfinishedFolder
 from tiersnap.snapshot.errors import (
     ExitCode,
     LogDirAsTargetError,

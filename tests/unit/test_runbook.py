@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command_lines import commands_in, parse, words_of
-from tiersnap.remote_storage.restore.outcomes import InstallOutcome
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict

@@ -28,8 +28,8 @@ from tiersnap.remote_storage.inventory.remote_segment import (
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.restore.find import FoundPartition, named
-from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
+from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
+from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (
     Published,
     as_claimed,

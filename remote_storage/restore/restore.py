@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard, forget_marker
-from tiersnap.remote_storage.restore.plan import RestorePlan
+from tiersnap.remote_storage.restore.partition_folder import build_folder, compare_folder, discard, forget_marker
 from tiersnap.remote_storage.restore.request import RestoreAction
+from tiersnap.remote_storage.restore.restore_plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, TransientError
