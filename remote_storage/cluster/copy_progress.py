@@ -21,11 +21,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    SegmentState,
-    TopicIdPartition,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 
 STUCK_AFTER = 2
 _INTERVAL = "remote.log.manager.task.interval.ms"

@@ -91,11 +91,7 @@ def _ids_by_topic(reader: MetadataReader, known: Iterable[TopicIdPartition]) -> 
 
 
 def ask_about_log_dirs(
-    cluster: Cluster,
-    log_dirs: Iterable[NamedLogDir],
-    topic: re.Pattern[str] | None,
-    *,
-    talk: Callable[[str], None],
+    cluster: Cluster, log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None, *, talk: Callable[[str], None]
 ) -> ClusterAnswer:
     """Ask what the copy tasks of the partitions in some log directories do; see ask_copy_tasks.
 

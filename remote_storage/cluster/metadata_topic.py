@@ -16,11 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
-from tiersnap.remote_storage.errors import (
-    BrokerUnavailableError,
-    DeliveryFailedError,
-    MetadataTopicAbsentError,
-)
+from tiersnap.remote_storage.errors import BrokerUnavailableError, DeliveryFailedError, MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import (
@@ -54,11 +50,7 @@ class MetadataTopic:
 
     @classmethod
     def of(cls, cluster: Cluster) -> MetadataTopic:
-        """The cluster's topic.
-
-        Raises:
-            MetadataTopicAbsentError: there is none.
-        """
+        """The cluster's topic. Raises MetadataTopicAbsentError: there is none."""
         count = cluster.partition_counts().get(METADATA_TOPIC)
         if count is None:
             raise MetadataTopicAbsentError(

@@ -128,11 +128,7 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
 
 
 def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
-    """Refuse to publish beside a copier.
-
-    Raises:
-        CopyingOnError: copying is on.
-    """
+    """Refuse to publish beside a copier. Raises CopyingOnError: copying is on."""
     if not is_copying_off(settings):
         endless = ",".join(f"{name}={UNLIMITED}" for name in RETENTION)
         raise CopyingOnError(

@@ -17,10 +17,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -167,7 +167,8 @@ def find_lost(
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
     left = {each.segment_id for each in found.leftovers}
-    held = list(_in_log(found, lineage))
+    copies = ((copy.leader_epochs, copy.end_offset) for copy in found.segments)
+    held = [interval for copy in copies for interval in agreed_intervals(*copy, lineage)]
     first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
     for base, end in segments:
         if end > reached:
@@ -192,9 +193,3 @@ def find_lost(
 def _named(claim: Claim) -> frozenset[str]:
     """Ids of the segment that a claim tells of; where nothing is finished, that of any of its attempts."""
     return frozenset(claim.segment_ids if claim.finished is None else (claim.finished,))
-
-
-def _in_log(found: RemoteInventory, lineage: LeaderEpochs) -> Iterator[Interval]:
-    """Offsets of the log that whole copies hold."""
-    for copy in found.segments:
-        yield from agreed_intervals(copy.leader_epochs, copy.end_offset, lineage)

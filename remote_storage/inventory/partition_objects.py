@@ -140,11 +140,9 @@ def list_topic(
         for at, attempts in found.items():
             if (at.topic, at.topic_id) == (topic, topic_id or at.topic_id) and partition in (None, at.partition):
                 listed.append(PartitionObjects(at, attempts))
-    return tuple(sorted(listed, key=_by_topic_id))
-
-
-def _by_topic_id(listed: PartitionObjects) -> tuple[str, int, bool]:
-    return listed.partition.topic_id or "", listed.partition.partition, listed.is_local
+    return tuple(
+        sorted(listed, key=lambda each: (each.partition.topic_id or "", each.partition.partition, each.is_local))
+    )
 
 
 def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: bool) -> str:

@@ -154,11 +154,7 @@ class RemoteLog:
         return fold.deltas()
 
     def _copy(self, found: RemoteSegment) -> RemoteSegment:
-        """The copy with what reading its log takes.
-
-        Raises:
-            CorruptDataError: it is gone or encrypted.
-        """
+        """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
         metadata = self._metadata(found)
         local = self.layout.is_local
         listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)

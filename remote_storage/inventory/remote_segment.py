@@ -10,10 +10,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import (
-    InvalidKeyError,
-    ObjectNotFoundError,
-)
+from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout

@@ -25,12 +25,7 @@ FETCH_SIZE = 8 << 20
 
 
 def fetch_segment(
-    store: ObjectStore,
-    layout: Layout,
-    metadata: RemoteLogSegmentMetadata,
-    *,
-    start: int = 0,
-    end: int | None = None,
+    store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata, *, start: int = 0, end: int | None = None
 ) -> Iterator[bytes]:
     """Bytes [start, end) of the segment file, in pieces of at most 8 MiB; `end` is its size by default.
 

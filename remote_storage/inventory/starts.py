@@ -71,13 +71,7 @@ def state_at(
 
 
 def living_producers(
-    store: ObjectStore,
-    layout: Layout,
-    partition: Partition,
-    offset: int,
-    *,
-    now: int,
-    producer_expiration: int | None,
+    store: ObjectStore, layout: Layout, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
 ) -> np.ndarray:
     """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
 
@@ -127,11 +121,7 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
 
 
 def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
-    """Return the snapshot.
-
-    Raises:
-        SnapshotChangedError: it is gone, or another one than the claim says.
-    """
+    """Return the snapshot. Raises SnapshotChangedError: it is gone, or another one than the claim says."""
     metadata = metadata_of(partition, start.segment_id, start.segment_start_offset, start.offset)
     cause = ""
     try:

@@ -45,10 +45,7 @@ class AivenLayout:
         sizes = {index: len(part) for index, part in parts.items()}
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
         _, indexes_key, manifest_key = self.object_keys(metadata)
-        return (
-            PlannedObject(indexes_key, b"".join(parts.values())),
-            PlannedObject(manifest_key, manifest),
-        )
+        return (PlannedObject(indexes_key, b"".join(parts.values())), PlannedObject(manifest_key, manifest))
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)

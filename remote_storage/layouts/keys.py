@@ -135,11 +135,7 @@ class ParsedKey:
 
 
 def offset_text(offset: int) -> str:
-    """20 digits, as Kafka names its files.
-
-    Raises:
-        InvalidKeyError: no offset is negative or has more than 63 bits.
-    """
+    """20 digits, as Kafka names its files. Raises InvalidKeyError: no offset is negative or has more than 63 bits."""
     if not 0 <= offset < 1 << 63:
         raise InvalidKeyError(f"{offset} is not an offset")
     return f"{offset:020d}"
@@ -233,11 +229,7 @@ class ObjectKeys:
         return f"{self.prefix}{CLAIMS}/{topic}-"
 
     def parse(self, key: str) -> ParsedKey:
-        """Take a key apart.
-
-        Raises:
-            InvalidKeyError: not a key below this prefix, or of no kind listed above.
-        """
+        """Take a key apart. Raises InvalidKeyError: not a key below this prefix, or of no kind listed above."""
         path = key.removeprefix(self.prefix)
         if not key.startswith(self.prefix):
             raise InvalidKeyError(f"{key!r} does not begin with the prefix {self.prefix!r}", key=key)

@@ -26,11 +26,7 @@ from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.layouts.chunk_index import MAX_CHUNK_SIZE, MAX_FILE_SIZE, ChunkIndex
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    SegmentState,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError

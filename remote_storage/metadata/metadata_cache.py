@@ -12,11 +12,7 @@ from collections.abc import Iterator
 
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, PartitionDelete, SegmentRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    SegmentState,
-    TopicIdPartition,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 
 
 class MetadataCache:

@@ -57,12 +57,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     uuid_text,
 )
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.formats.flexible_encoding import (
-    FlexibleReader,
-    compact_bytes,
-    compact_length,
-    unsigned_varint,
-)
+from tiersnap.snapshot.formats.flexible_encoding import FlexibleReader, compact_bytes, compact_length, unsigned_varint
 
 METADATA_TOPIC = "__remote_log_metadata"
 

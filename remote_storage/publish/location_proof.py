@@ -93,8 +93,7 @@ def decide(
         )
     if counting:
         raise WrongPlaceError(
-            f"{place}: not where brokers read: {said}",
-            hint=f"{NAME_THE_PLACE}; --unproven goes on all the same",
+            f"{place}: not where brokers read: {said}", hint=f"{NAME_THE_PLACE}; --unproven goes on all the same"
         )
     raise UnprovenPlaceError(
         f"{place}: nothing proves that brokers read it: {said}",

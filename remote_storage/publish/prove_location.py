@@ -15,13 +15,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
-from tiersnap.remote_storage.publish.location_proof import (
-    Evidence,
-    EvidenceKind,
-    EvidenceOutcome,
-    PlaceProof,
-    decide,
-)
+from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome, PlaceProof, decide
 from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
 from tiersnap.remote_storage.publish.storage_manager import (
     CLASS_NAME,

@@ -71,11 +71,7 @@ class Installation:
 
     @property
     def path(self) -> Path:
-        """The log directory, to be locked and written to.
-
-        Raises:
-            UsageError: it is not of this host.
-        """
+        """The log directory, to be locked and written to. Raises UsageError: it is not of this host."""
         if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)

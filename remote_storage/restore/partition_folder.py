@@ -154,11 +154,7 @@ def forget_marker(folder: Path) -> None:
 
 
 def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
-    """Check that a folder is there already as `build_folder` would make it.
-
-    Raises:
-        FolderDiffersError: it is not.
-    """
+    """Check that a folder is there already as `build_folder` would make it. Raises FolderDiffersError: it is not."""
     folder = log_dir / plan.name
     with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
         files = _SameFiles(store, folder, Path(scratch))

@@ -18,10 +18,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    SegmentState,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.in_parallel import in_parallel

@@ -151,11 +151,7 @@ def _fetch_verified(store: ObjectStore, copy: RemoteSegment, path: Path) -> None
         file.flush()
         os.fsync(file.fileno())
     scan = SegmentScan(
-        LOCAL,
-        str(path),
-        base_offset=copy.start_offset,
-        next_base_offset=copy.end_offset,
-        keep_rows=False,
+        LOCAL, str(path), base_offset=copy.start_offset, next_base_offset=copy.end_offset, keep_rows=False
     )
     for _ in scan:
         pass

@@ -71,7 +71,8 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
             done.add(segment.segment_id)
         left = tuple(each for each in record.deleting if each.segment_id not in done)
         record = write_record(store, keys, plan.partition, replace(record, deleting=left))
-    _remove_rest(store, keys, plan.partition, _reached(record))
+    below = min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
+    _remove_rest(store, keys, plan.partition, below)
 
 
 def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
@@ -86,10 +87,6 @@ def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: Exp
             f"{plan.partition}: nothing was deleted: {somebody}", hint="run the same command again later"
         )
     return record
-
-
-def _reached(record: ExpireRecord) -> int:
-    return min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
 
 
 def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:

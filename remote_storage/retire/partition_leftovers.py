@@ -43,11 +43,7 @@ class Swept:
         return Swept(self.objects + other.objects, (*self.failures, *other.failures))
 
     def check(self) -> None:
-        """See that nothing is left.
-
-        Raises:
-            TransientError: something could not be deleted.
-        """
+        """See that nothing is left. Raises TransientError: something could not be deleted."""
         if self.failures:
             first = self.failures[0]
             raise TransientError(

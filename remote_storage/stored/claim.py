@@ -23,15 +23,7 @@ from msgspec import Meta
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, this_process
-from tiersnap.remote_storage.stored.stored_json import (
-    LONGEST,
-    Count,
-    Crc,
-    SegmentId,
-    Stored,
-    StoredObject,
-    Text,
-)
+from tiersnap.remote_storage.stored.stored_json import LONGEST, Count, Crc, SegmentId, Stored, StoredObject, Text
 from tiersnap.snapshot.errors import UsageError
 
 MAX_BYTES = 2 << 20
@@ -158,12 +150,7 @@ class Claim:
 
     @classmethod
     def decode(cls, segment: ClaimedSegment, data: bytes, *, name: str, etag: str = "") -> Claim:
-        """The inverse of `encode`.
-
-        Raises:
-            NewerFormatError: a newer tiersnap made it.
-            CorruptDataError: not a claim.
-        """
+        """The inverse of `encode`; raises as `stored_json.decode`."""
         found = stored_json.decode(data, _StoredClaim, name=name, what="a claim", limit=MAX_BYTES, hint=_LOOK)
         if found.finished not in (None, found.attempts[-1].segment_id):
             why = f"finished by {found.finished}, which does not hold it"

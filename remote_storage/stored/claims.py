@@ -27,13 +27,7 @@ from datetime import UTC, datetime
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.claim import (
-    MAX_BYTES,
-    Attempt,
-    Claim,
-    ClaimedSegment,
-    ClaimedSnapshot,
-)
+from tiersnap.remote_storage.stored.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.process import Process, is_gone
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -158,11 +152,7 @@ def put_again(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> None:
 
 
 def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> Claim | None:
-    """The claim of a segment, None if there is none.
-
-    Raises:
-        CorruptDataError: what is there is no claim.
-    """
+    """The claim of a segment, None if there is none. Raises CorruptDataError: what is there is no claim."""
     found = read_claim_and_age(store, keys, segment)
     return found and found[0]
 

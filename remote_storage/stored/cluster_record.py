@@ -56,12 +56,7 @@ def _recorded(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition)
 
 
 def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
-    """Return the id of the cluster that the partition's segments come from; None if nobody recorded it.
-
-    Raises:
-        NewerFormatError: a newer tiersnap wrote it.
-        CorruptDataError: the object says nothing that makes sense.
-    """
+    """Return the id of the partition's cluster, None if nobody recorded it; raises as `stored_json.decode`."""
     try:
         return read_decoded(store, keys.cluster(partition), _decode, limit=_MOST_BYTES)
     except ObjectNotFoundError:

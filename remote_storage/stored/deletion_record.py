@@ -56,12 +56,7 @@ class ExpireRecord:
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
-        """The inverse of `encode`, without an etag.
-
-        Raises:
-            NewerFormatError: a newer tiersnap wrote it.
-            CorruptDataError: not such a record.
-        """
+        """The inverse of `encode`, without an etag; raises as `stored_json.decode`."""
         what = "a record of tiersnap expire"
         found = stored_json.decode(data, _StoredRecord, name=name, what=what, limit=_MOST_BYTES, hint=_MOVE_AWAY)
         empty = next((each for each in found.deleting if each.end_offset <= each.start_offset), None)
@@ -76,12 +71,7 @@ class _StoredRecord(StoredObject, frozen=True, kw_only=True):
 
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
-    """Return the deletion record of a partition.
-
-    Raises:
-        NewerFormatError: a newer tiersnap wrote it.
-        CorruptDataError: what is there is no such record.
-    """
+    """Return the deletion record of a partition; raises as `stored_json.decode`."""
     key = keys.expire(partition)
 
     def read() -> ExpireRecord:

@@ -42,22 +42,12 @@ class LeaseHolder:
     def encode(self) -> bytes:
         """One line of JSON."""
         return stored_json.encode(
-            _StoredLease(
-                run_id=self.run_id,
-                **asdict(self.process),
-                renewals=self.renewals,
-                ended=self.ended,
-            )
+            _StoredLease(run_id=self.run_id, **asdict(self.process), renewals=self.renewals, ended=self.ended)
         )
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> LeaseHolder:
-        """The inverse of `encode`.
-
-        Raises:
-            NewerFormatError: a newer tiersnap holds it.
-            CorruptDataError: not a lease.
-        """
+        """The inverse of `encode`; raises as `stored_json.decode`."""
         hint = "if no run is at work on this warehouse, delete the object and run the same command again"
         found = stored_json.decode(data, _StoredLease, name=name, what="a lease", limit=_MAX_BYTES, hint=hint)
         process = Process(found.host, found.pid, found.process_start)
@@ -89,11 +79,7 @@ def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str)
 
 
 class Lease:
-    """A lease that this process holds.
-
-    Attributes:
-        key: of the object.
-    """
+    """A lease that this process holds; `key` is that of the object."""
 
     def __init__(self, store: ObjectStore, key: str, run_id: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
         """Take it.
@@ -140,11 +126,7 @@ class Lease:
         return found, LeaseHolder.decode(found.data, name=self._store.uri + self.key)
 
     def renew(self) -> None:
-        """Say that the run is alive.
-
-        Raises:
-            LeaseLostError: another run has taken over.
-        """
+        """Say that the run is alive. Raises LeaseLostError: another run has taken over."""
         with self._turn:
             renewed = replace(self._holder, renewals=self._holder.renewals + 1)
             try:

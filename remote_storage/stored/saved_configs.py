@@ -149,11 +149,7 @@ class SavedConfigsStore:
         _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, saved: SavedConfigs) -> None:
-        """Forget a topic, unless another run has recorded it by now.
-
-        Raises:
-            TransientError: it could not be deleted.
-        """
+        """Forget a topic, unless another run has recorded it by now. Raises TransientError: it could not be deleted."""
         key = self._keys.unblock(saved.topic, saved.topic_id)
         for known in (self._mine, self._noted):
             known.pop(key, None)
@@ -200,12 +196,7 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
 
 
 def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -> SavedConfigs:
-    """The saved configs of a topic; `name` stands in messages.
-
-    Raises:
-        NewerFormatError: a newer tiersnap wrote them.
-        CorruptDataError: there are none, or those of another topic.
-    """
+    """The saved configs of that topic, and of no other; raises as `stored_json.decode`. `name` stands in messages."""
     found = stored_json.decode(data, _StoredConfigs, name=name, what=_WHAT, limit=_LARGEST_RECORD, hint=_LOOK)
     if (found.topic, found.topic_id) != (topic, topic_id):
         raise _no_record(name, f"tells of {found.topic[:80]}")

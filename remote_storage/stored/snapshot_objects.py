@@ -88,12 +88,7 @@ class SnapshotManifest:
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> SnapshotManifest:
-        """The inverse of `encode`.
-
-        Raises:
-            NewerFormatError: a newer tiersnap wrote it.
-            CorruptDataError: not a manifest.
-        """
+        """The inverse of `encode`; raises as `stored_json.decode`."""
         what = "a snapshot manifest"
         found = stored_json.decode(data, _StoredManifest, name=name, what=what, limit=_LARGEST_MANIFEST)
         try:

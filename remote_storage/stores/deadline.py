@@ -42,11 +42,7 @@ class Deadline:
         self.end = time.monotonic()
 
     def check(self, doing: str) -> None:
-        """Go on, or give up.
-
-        Raises:
-            TransientError: the time is over.
-        """
+        """Go on, or give up. Raises TransientError: the time is over."""
         if self.remaining() == 0.0:
             raise self.passed(doing)
 

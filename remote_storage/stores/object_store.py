@@ -174,11 +174,7 @@ class ObjectStore(Protocol):
         ...
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
-        """Create an object.
-
-        Raises:
-            ObjectExistsError: there is one with other content.
-        """
+        """Create an object. Raises ObjectExistsError: there is one with other content."""
         ...
 
     def put_file_if_absent(
@@ -224,11 +220,7 @@ class ObjectStore(Protocol):
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes from byte `start`, fewer where the object ends.
-
-        Raises:
-            ObjectNotFoundError: there is none.
-        """
+        """`length` bytes from byte `start`, fewer where the object ends. Raises ObjectNotFoundError: there is none."""
         ...
 
     def head(self, key: str) -> ObjectInfo | None:

@@ -58,10 +58,7 @@ class Pace:
     """A bucket that threads share; `wait_for` returns when the bytes may pass."""
 
     def __init__(
-        self,
-        rate: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, rate: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._bucket = TokenBucket(rate, clock())
         self._clock, self._sleep = clock, sleep
@@ -86,11 +83,7 @@ def _pace_of_process(rate: int, _pid: int) -> Pace:
 
 
 def check_rate(rate: int) -> int:
-    """The rate, if uploads can keep to it.
-
-    Raises:
-        UsageError: it is below LEAST_RATE.
-    """
+    """The rate, if uploads can keep to it. Raises UsageError: it is below LEAST_RATE."""
     if rate < LEAST_RATE:
         raise UsageError(
             f"--max-bytes-per-second {human_bytes(rate)}: a large segment would not be there before its claim is stale",

@@ -15,12 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from botocore.awsrequest import (
-    AWSHTTPConnection,
-    AWSHTTPConnectionPool,
-    AWSHTTPSConnection,
-    AWSHTTPSConnectionPool,
-)
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.client import BaseClient
 
 from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest

@@ -97,12 +97,7 @@ class MultipartUpload:
         sent = request_checksum(self.settings.checksums, data, crc)
         with translated("s3:PutObject", self.bucket, self.key), self._bounded(len(data)):
             response = self.client.upload_part(
-                Bucket=self.bucket,
-                Key=self.key,
-                UploadId=self.upload_id,
-                PartNumber=number,
-                Body=data,
-                **sent,
+                Bucket=self.bucket, Key=self.key, UploadId=self.upload_id, PartNumber=number, Body=data, **sent
             )
         stored = of_response(response)
         if stored is not None and stored != crc:
@@ -171,11 +166,7 @@ class MultipartUpload:
 
 
 def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
-    """`size` bytes of `source`.
-
-    Raises:
-        TransientError: it ends before.
-    """
+    """`size` bytes of `source`. Raises TransientError: it ends before."""
     data = source.read(size)
     while len(data) < size:
         more = source.read(size - len(data))

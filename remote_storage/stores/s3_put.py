@@ -63,11 +63,7 @@ class ConditionalPut:
     put_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def if_absent(self, send: Callable[[], PutResult], size: int, crc: Callable[[], int]) -> PutResult:
-        """`send`, which puts if absent; `crc` is of the content.
-
-        Raises:
-            ObjectExistsError: there is another object.
-        """
+        """`send`, which puts if absent; `crc` is of the content. Raises ObjectExistsError: there is another object."""
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done
@@ -81,11 +77,7 @@ class ConditionalPut:
         raise self._busy()
 
     def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
-        """`send`, which replaces the object of this `etag`.
-
-        Raises:
-            ObjectChangedError: it is another one, or gone.
-        """
+        """`send`, which replaces the object of this `etag`. Raises ObjectChangedError: it is another one, or gone."""
         for _ in self._attempts():
             if (done := self._sent(send)) is not None:
                 return done

@@ -38,13 +38,7 @@ from tiersnap.remote_storage.stores.s3_put import (
     request_checksum,
 )
 from tiersnap.remote_storage.stores.s3_settings import ENDPOINT_HINT, Checksums, S3Settings
-from tiersnap.snapshot.errors import (
-    CorruptDataError,
-    RemoteStorageError,
-    TiersnapError,
-    TransientError,
-    UsageError,
-)
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 
@@ -265,12 +259,7 @@ class S3Store:
         client, sent = self.client, request_checksum(self.settings.checksums, data, crc)
         with bounded(self.settings.call_timeout, doing, size=len(data), deadline=deadline):
             response = client.put_object(
-                Bucket=self.bucket,
-                Key=self.prefix + key,
-                Body=data,
-                Metadata=kept,
-                **sent,
-                **condition,
+                Bucket=self.bucket, Key=self.prefix + key, Body=data, Metadata=kept, **sent, **condition
             )
         stored = of_response(response)
         if stored is not None and stored != crc:

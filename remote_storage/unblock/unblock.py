@@ -97,7 +97,8 @@ class Unblock:
             UnblockHeldError: another run was at a topic for longer than it should take.
             SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
-        names = self._partitions_in_sources()
+        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
+        names = sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
         resumed = self._restore_what_was_left({topic for topic, _ in names})
         topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
         candidates = {
@@ -117,10 +118,6 @@ class Unblock:
             proof = self.place.prove(self.host.layout) if self._lacking() else None
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
-
-    def _partitions_in_sources(self) -> list[TopicPartition]:
-        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
-        return sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
 
     def _refuse_two_replicas(self) -> None:
         found = Counter(split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders)

@@ -173,11 +173,7 @@ def begin_attempt(
 
 
 def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> None:
-    """See that `tiersnap expire` has not deleted a segment, which nobody wants back.
-
-    Raises:
-        ExpiredError: it has.
-    """
+    """See that `tiersnap expire` has not deleted a segment, which nobody wants back. Raises ExpiredError: it has."""
     if segment.next_base_offset <= inventory.expired_to:
         raise ExpiredError(
             f"tiersnap expire deleted what lies below {inventory.expired_to} in remote storage since it was planned",

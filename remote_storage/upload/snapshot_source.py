@@ -59,11 +59,7 @@ class SourceFile:
             yield file
 
     def read(self) -> bytes:
-        """All of it; for indexes.
-
-        Raises:
-            TransientError: it cannot be read, or does not have `size` bytes.
-        """
+        """All of it; for indexes. Raises TransientError: it cannot be read, or does not have `size` bytes."""
         with self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:

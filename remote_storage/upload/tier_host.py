@@ -214,11 +214,7 @@ class HostTier:
             done.errors.append(error)
 
     def _copy(
-        self,
-        done: HostPartition,
-        listing: PartitionListing,
-        snapshots: Mapping[int, SnapshotAt],
-        known: KnownManifests,
+        self, done: HostPartition, listing: PartitionListing, snapshots: Mapping[int, SnapshotAt], known: KnownManifests
     ) -> None:
         partition = done.partition
         by_base = {each.facts.base_offset: number for number, each in enumerate(done.segments)}
