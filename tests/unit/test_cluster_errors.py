@@ -13,7 +13,7 @@ from tiersnap.remote_storage.cluster.client import PASSING, Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import RawConnection, open_lineage
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
 pytestmark = pytest.mark.unit
 
@@ -46,6 +46,12 @@ def test_an_address_is_doubted_only_as_long_as_nobody_has_answered():
     told = answered.to_error("offsets", error)
     assert told.exit_code is ExitCode.TRANSIENT
     assert told.hint == "a broker has gone or elects a leader: run the same command again"
+
+
+def test_an_error_of_a_client_property_hides_its_value():
+    with pytest.raises(UsageError, match=r"\*\*\*") as caught:
+        Cluster(NOBODY, {"security.protocol": "hunter2"}).cluster_id()
+    assert "hunter2" not in caught.value.message
 
 
 class WithoutBrokers(Cluster):
