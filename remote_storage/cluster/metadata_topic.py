@@ -91,15 +91,13 @@ class MetadataReader:
 
     With `newest` it begins so many records before the end of each partition: what is said of a segment that was begun
     earlier is not known then.
-
-    Attributes:
-        log_starts: first offset of each metadata partition, as it was at the last reading.
-        is_whole: whether it began at the log start of each of its partitions; known after the first reading.
     """
 
     def __init__(self, cluster: Cluster, metadata_partitions: set[int], *, newest: int | None = None) -> None:
         self.cache = MetadataCache()
+        # first offset of each metadata partition, as it was at the last reading
         self.log_starts = dict.fromkeys(metadata_partitions, 0)
+        # whether it began at the log start of each of its partitions; known after the first reading
         self.is_whole = True
         self._newest = newest
         self._cluster = cluster

@@ -39,31 +39,21 @@ class ReadByBrokers:
 
 @dataclass(frozen=True, slots=True)
 class MissingSegment:
-    """A segment that brokers know and that is not complete.
-
-    Attributes:
-        is_ours: whether tiersnap published it.
-        lacking: suffixes of the mandatory objects that are not there.
-    """
+    """A segment that brokers know and that is not complete."""
 
     metadata: RemoteLogSegmentMetadata
-    is_ours: bool
-    lacking: tuple[str, ...]
+    is_ours: bool  # whether tiersnap published it
+    lacking: tuple[str, ...]  # suffixes of the mandatory objects that are not there
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """All that is missing in one place, of the partition with the most missing segments first.
+    """All that is missing in one place, of the partition with the most missing segments first."""
 
-    Attributes:
-        uri: of the place.
-        known: number of segments that brokers know and read.
-        elsewhere: name of another layout in which the first one is complete in the same place; None where it is not.
-    """
-
-    uri: str
-    known: int
+    uri: str  # of the place
+    known: int  # number of segments that brokers know and read
     segments: tuple[MissingSegment, ...] = ()
+    # name of another layout in which the first one is complete in the same place; None where it is not
     elsewhere: str | None = None
 
     @property

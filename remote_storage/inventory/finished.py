@@ -30,14 +30,10 @@ _LARGEST_INDEX = 64 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The finished segments of some partitions.
+    """The finished segments of some partitions."""
 
-    Attributes:
-        segments: by partition, then start offset.
-        damaged: partitions of which nobody can say what is finished, and why.
-    """
-
-    segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+    segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)  # by partition, then start offset
+    # partitions of which nobody can say what is finished, and why
     damaged: dict[TopicIdPartition, CorruptDataError] = field(default_factory=dict)
 
 

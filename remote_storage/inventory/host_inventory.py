@@ -36,17 +36,12 @@ class ObserveOnce(Observe):
 
 @dataclass
 class HostInventory:
-    """Asks partition by partition; after a server that does not answer none is asked again.
+    """Asks partition by partition; after a server that does not answer none is asked again."""
 
-    Attributes:
-        look: at remote storage.
-        now, producer_expiration: ms; see `beginning`.
-        errors: why remote storage does not say what it holds, an error a partition; or why the place is doubted.
-    """
-
-    look: ObserveOnce
-    now: int
+    look: ObserveOnce  # at remote storage
+    now: int  # now and producer_expiration: ms; see `beginning`
     producer_expiration: int | None
+    # why remote storage does not say what it holds, an error a partition; or why the place is doubted
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)

@@ -40,20 +40,14 @@ from tiersnap.snapshot.replay.remote_state import RemoteState
 
 @dataclass(frozen=True)
 class Observe:
-    """Looks at one place of remote storage.
-
-    Attributes:
-        refuses_plaintext: looks whether the plugin encrypts what lies there, too.
-        known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
-            asked.
-        unbelieved: ids of segments whose snapshots start nothing.
-    """
+    """Looks at one place of remote storage."""
 
     store: ObjectStore
     layout: Layout
-    refuses_plaintext: bool = False
+    refuses_plaintext: bool = False  # looks whether the plugin encrypts what lies there, too
+    # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
-    unbelieved: Collection[str] = ()
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:

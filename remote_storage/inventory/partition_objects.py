@@ -22,28 +22,18 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True)
 class PartitionObjects:
-    """The objects of one partition.
-
-    Attributes:
-        attempts: objects of segments, of either layout, ascending.
-        claims: objects of claims, by the segment that they claim.
-        snapshots: objects by exclusive end offset.
-        manifests: objects of snapshot manifests, by run id.
-        expire: the object that says what `expire` is deleting.
-        known_manifests: the object that says what was read.
-        cluster: the object that says whose partition this is.
-        cluster_id: what it says; None where there is none that can be read.
-    """
+    """The objects of one partition."""
 
     partition: TopicIdPartition
-    attempts: tuple[SegmentObjects, ...] = ()
+    attempts: tuple[SegmentObjects, ...] = ()  # objects of segments, of either layout, ascending
+    # objects of claims, by the segment that they claim
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
-    snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)
-    manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)
-    expire: ObjectInfo | None = None
-    known_manifests: ObjectInfo | None = None
-    cluster: ObjectInfo | None = None
-    cluster_id: str | None = None
+    snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)  # objects by exclusive end offset
+    manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)  # objects of snapshot manifests, by run id
+    expire: ObjectInfo | None = None  # the object that says what `expire` is deleting
+    known_manifests: ObjectInfo | None = None  # the object that says what was read
+    cluster: ObjectInfo | None = None  # the object that says whose partition this is
+    cluster_id: str | None = None  # what it says; None where there is none that can be read
 
     @property
     def is_local(self) -> bool:

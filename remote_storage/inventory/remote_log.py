@@ -44,22 +44,15 @@ _KEYS = ObjectKeys()
 
 @dataclass(frozen=True)
 class RemoteLog:
-    """A RemoteReader of one log.
-
-    Attributes:
-        offset: nothing from here on is read.
-        copies: finished ones of the log's own lineage that begin below, by segment id.
-        claimed: segments of which there is a claim.
-        unbelieved: ids of segments whose snapshots are left out.
-    """
+    """A RemoteReader of one log."""
 
     store: ObjectStore
     layout: Layout
     partition: Partition
-    offset: int
-    copies: dict[str, RemoteSegment]
-    claimed: frozenset[ClaimedSegment]
-    unbelieved: Collection[str] = ()
+    offset: int  # nothing from here on is read
+    copies: dict[str, RemoteSegment]  # finished ones of the log's own lineage that begin below, by segment id
+    claimed: frozenset[ClaimedSegment]  # segments of which there is a claim
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots are left out
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 

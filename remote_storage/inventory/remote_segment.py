@@ -44,26 +44,20 @@ _HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A complete remote segment; offsets are inclusive for the start, exclusive for the end.
+    """A complete remote segment; offsets are inclusive for the start, exclusive for the end."""
 
-    Attributes:
-        objects: as they were listed.
-        metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
-            there is no manifest to say it.
-        places: where each index is in the indexes object; None where each is an object of its own.
-        chunks: of a segment that the plugin compressed; None where the log object is the segment file.
-        is_encrypted: only the plugin can read it.
-        claim: of ours that names the attempt; None where nobody looked, see list_remote_partition.
-        is_brokers: no claim of ours is there for its segment, or one that was read and does not name it; and its
-            manifest names a broker, if it has one.
-    """
-
-    objects: SegmentObjects
+    objects: SegmentObjects  # as they were listed
+    # broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where there is no
+    # manifest to say it
     metadata: RemoteLogSegmentMetadata
+    # where each index is in the indexes object; None where each is an object of its own
     places: Mapping[IndexType, tuple[int, int] | None] | None
+    # of a segment that the plugin compressed; None where the log object is the segment file
     chunks: ChunkIndex | None = None
-    is_encrypted: bool = False
-    claim: Claim | None = None
+    is_encrypted: bool = False  # only the plugin can read it
+    claim: Claim | None = None  # of ours that names the attempt; None where nobody looked, see list_remote_partition
+    # no claim of ours is there for its segment, or one that was read and does not name it; and its manifest names a
+    # broker, if it has one
     is_brokers: bool = False
 
     @property
@@ -129,21 +123,15 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True)
 class IncompleteSegment:
-    """Objects of one segment id that are no complete remote segment, or do not count as one.
-
-    Attributes:
-        problem: why.
-        objects: as they were listed; None where there is none, and only a record tells of it.
-        claim: of ours that names the attempt; None where none does, or nobody looked.
-        end_offset: exclusive; None where nobody says it.
-    """
+    """Objects of one segment id that are no complete remote segment, or do not count as one."""
 
     segment_id: str
     start_offset: int
-    problem: str
+    problem: str  # why
+    # as they were listed; None where there is none, and only a record tells of it
     objects: SegmentObjects | None = None
-    claim: Claim | None = None
-    end_offset: int | None = None
+    claim: Claim | None = None  # of ours that names the attempt; None where none does, or nobody looked
+    end_offset: int | None = None  # exclusive; None where nobody says it
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -49,17 +49,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndex:
-    """Sizes in bytes.
+    """Sizes in bytes."""
 
-    Attributes:
-        original_chunk_size: of all chunks but the last.
-        transformed: sizes of the transformed chunks; of a "fixed" index that of all but the last, and the last.
-        count: of chunks.
-    """
-
-    original_chunk_size: int
+    original_chunk_size: int  # of all chunks but the last
     file_size: int
-    count: int
+    count: int  # of chunks
+    # sizes of the transformed chunks; of a "fixed" index that of all but the last, and the last
     transformed: tuple[int, ...]
 
     @property

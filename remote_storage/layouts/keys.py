@@ -119,15 +119,11 @@ _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """The parts of a key; fields that its kind does not have are None.
-
-    Attributes:
-        partition: the topic's partition 0 for UNBLOCK, which is of the topic as a whole.
-        offset: start offset of a segment, base offset of a claimed one, exclusive end offset of a snapshot.
-    """
+    """The parts of a key; fields that its kind does not have are None."""
 
     kind: KeyKind
-    partition: TopicIdPartition
+    partition: TopicIdPartition  # the topic's partition 0 for UNBLOCK, which is of the topic as a whole
+    # start offset of a segment, base offset of a claimed one, exclusive end offset of a snapshot
     offset: int | None = None
     segment_id: str | None = None
     run_id: str | None = None

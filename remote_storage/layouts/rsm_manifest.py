@@ -49,18 +49,13 @@ Offset = Annotated[int, Meta(ge=0, le=LARGEST_LONG)]
 
 @dataclass(frozen=True, slots=True)
 class RsmManifest:
-    """The content of a manifest.
+    """The content of a manifest."""
 
-    Attributes:
-        metadata: as COPY_SEGMENT_FINISHED.
-        indexes: position and size in bytes in the indexes object; None for no transaction index.
-        chunks: where the chunks lie in the log object.
-        is_compressed, is_encrypted: what was done to each chunk; without either the object is the segment file.
-    """
-
-    metadata: RemoteLogSegmentMetadata
+    metadata: RemoteLogSegmentMetadata  # as COPY_SEGMENT_FINISHED
+    # position and size in bytes in the indexes object; None for no transaction index
     indexes: Mapping[IndexType, tuple[int, int] | None]
-    chunks: ChunkIndex
+    chunks: ChunkIndex  # where the chunks lie in the log object
+    # is_compressed and is_encrypted: what was done to each chunk; without either the object is the segment file
     is_compressed: bool
     is_encrypted: bool
 

@@ -16,23 +16,17 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 
 
 class MetadataCache:
-    """Remote segments by partition, filled record by record in the order of each metadata partition.
-
-    Attributes:
-        dropped: records that a broker drops as well.
-        doubtful: segment ids of dropped records of which nothing else is known.
-        begun: ms, when each segment's first record was written, by segment id.
-        ours: segment ids of records that tiersnap published; the brokers uploaded all others themselves.
-    """
+    """Remote segments by partition, filled record by record in the order of each metadata partition."""
 
     def __init__(self) -> None:
         self._segments: dict[TopicIdPartition, dict[str, RemoteLogSegmentMetadata]] = defaultdict(dict)
         self._indexes: dict[TopicIdPartition, RemoteIndex] = defaultdict(RemoteIndex)
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
-        self.begun: dict[str, int] = {}
-        self.dropped = 0
-        self.doubtful: set[str] = set()
+        self.begun: dict[str, int] = {}  # ms, when each segment's first record was written, by segment id
+        self.dropped = 0  # records that a broker drops as well
+        self.doubtful: set[str] = set()  # segment ids of dropped records of which nothing else is known
+        # segment ids of records that tiersnap published; the brokers uploaded all others themselves
         self.ours: set[str] = set()
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:

@@ -81,16 +81,11 @@ class PartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecord:
-    """A whole segment, published once, in COPY_SEGMENT_STARTED.
-
-    Attributes:
-        custom_metadata: what a storage plugin wants back with every call.
-        txn_index_empty: no transaction index need be asked for; False says nothing.
-    """
+    """A whole segment, published once, in COPY_SEGMENT_STARTED."""
 
     metadata: RemoteLogSegmentMetadata
-    custom_metadata: bytes | None = None
-    txn_index_empty: bool = False
+    custom_metadata: bytes | None = None  # what a storage plugin wants back with every call
+    txn_index_empty: bool = False  # no transaction index need be asked for; False says nothing
 
 
 @dataclass(frozen=True, slots=True)

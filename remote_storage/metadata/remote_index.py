@@ -34,17 +34,12 @@ _ENDLESS = 1 << 63
 
 @dataclass
 class EpochIndex:
-    """The copies that are found of one leader epoch, ascending.
+    """The copies that are found of one leader epoch, ascending."""
 
-    Attributes:
-        starts: first offset of each in this epoch.
-        copies: each with its last offset in this epoch, inclusive.
-        highest: last offset of all that were ever finished, whether they are found or not; -1 without one.
-    """
-
-    starts: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # first offset of each in this epoch
+    # each with its last offset in this epoch, inclusive
     copies: list[tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=list)
-    highest: int = -1
+    highest: int = -1  # last offset of all that were ever finished, whether they are found or not; -1 without one
 
     def copy(self) -> EpochIndex:
         """One that can be changed alone."""
@@ -82,14 +77,10 @@ class EpochIndex:
 
 
 class RemoteIndex:
-    """The copies of a partition, record by record.
-
-    Attributes:
-        epochs: what is found, by leader epoch.
-    """
+    """The copies of a partition, record by record."""
 
     def __init__(self) -> None:
-        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)
+        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)  # what is found, by leader epoch
         self._known: dict[str, RemoteLogSegmentMetadata] = {}
 
     def copy(self) -> RemoteIndex:

@@ -141,26 +141,18 @@ class RemoteLogSegmentId:
 class RemoteLogSegmentMetadata:
     """A remote segment in Kafka's metadata records.
 
-    Attributes:
-        start_offset: base offset of the segment.
-        end_offset: inclusive: next base offset - 1.
-        max_timestamp: ms, the largest of the segment.
-        event_timestamp: ms, when this state was entered.
-        segment_leader_epochs: (epoch, first offset in this segment), ascending, at least one.
-        segment_size: bytes of the log.
-
     Raises:
         InvalidKeyError: Kafka's constructor would refuse these values.
     """
 
     id: RemoteLogSegmentId
-    start_offset: int
-    end_offset: int
+    start_offset: int  # base offset of the segment
+    end_offset: int  # inclusive: next base offset - 1
     broker_id: int
-    max_timestamp: int
-    event_timestamp: int
-    segment_leader_epochs: LeaderEpochs
-    segment_size: int
+    max_timestamp: int  # ms, the largest of the segment
+    event_timestamp: int  # ms, when this state was entered
+    segment_leader_epochs: LeaderEpochs  # (epoch, first offset in this segment), ascending, at least one
+    segment_size: int  # bytes of the log
     state: SegmentState
 
     def __post_init__(self) -> None:

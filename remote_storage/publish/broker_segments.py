@@ -39,14 +39,10 @@ def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
 
 @dataclass
 class Looked:
-    """The segments that were looked for in a store, newest first.
+    """The segments that were looked for in a store, newest first."""
 
-    Attributes:
-        found: the first segment of which an object is there.
-        missing: segments before it of which none is, and that no broker is deleting.
-    """
-
-    found: RemoteLogSegmentMetadata | None = None
+    found: RemoteLogSegmentMetadata | None = None  # the first segment of which an object is there
+    # segments before it of which none is, and that no broker is deleting
     missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
     def evidence(self, layout: Layout, uri: str) -> Evidence:

@@ -55,19 +55,14 @@ _KIND = EvidenceKind.PROBE_TOPIC
 
 @dataclass(frozen=True)
 class ProbeTopic:
-    """A probe of one store.
-
-    Attributes:
-        name: what the topic's name begins with.
-        talk: told what is done, and what takes a while.
-    """
+    """A probe of one store."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
     layout: Layout
-    name: str
-    talk: Callable[[str], None]
+    name: str  # what the topic's name begins with
+    talk: Callable[[str], None]  # told what is done, and what takes a while
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

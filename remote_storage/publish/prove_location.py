@@ -34,24 +34,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProvePlace:
-    """The looks at one store.
-
-    Attributes:
-        log_dirs: of brokers, that were named; those that brokers name themselves are looked at as well.
-        probe_topic: what the name of a probe topic begins with; None where none may be made.
-        is_unproven_allowed: nothing is refused but another layout than the brokers'.
-        apply: whether a topic may be made now.
-        talk: told what is done, and what takes a while.
-    """
+    """The looks at one store."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    log_dirs: Sequence[str]
-    probe_topic: str | None
-    is_unproven_allowed: bool
-    apply: bool
-    talk: Callable[[str], None]
+    log_dirs: Sequence[str]  # of brokers, that were named; those that brokers name themselves are looked at as well
+    probe_topic: str | None  # what the name of a probe topic begins with; None where none may be made
+    is_unproven_allowed: bool  # nothing is refused but another layout than the brokers'
+    apply: bool  # whether a topic may be made now
+    talk: Callable[[str], None]  # told what is done, and what takes a while
 
     def layout(self, given: str | None) -> Layout:
         """Return the layout that brokers read: by the class of their storage manager, else by what they uploaded.

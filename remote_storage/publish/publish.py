@@ -53,19 +53,12 @@ Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The plan, and the records that were written.
+    """The plan, and the records that were written."""
 
-    Attributes:
-        plans: as they were carried out, or would be.
-        records: number that were written.
-        doubts: topics whose copying may not have been off all the while.
-        proof: that brokers read this place; None where there is nothing to tell them.
-    """
-
-    plans: Sequence[PublishPlan]
-    records: int = 0
-    doubts: Sequence[TiersnapError] = ()
-    proof: PlaceProof | None = None
+    plans: Sequence[PublishPlan]  # as they were carried out, or would be
+    records: int = 0  # number that were written
+    doubts: Sequence[TiersnapError] = ()  # topics whose copying may not have been off all the while
+    proof: PlaceProof | None = None  # that brokers read this place; None where there is nothing to tell them
 
     @property
     def exit_code(self) -> ExitCode:
@@ -76,22 +69,16 @@ class Published:
 
 @dataclass(frozen=True)
 class Publish:
-    """One run.
-
-    Attributes:
-        store, layout: remote storage, as brokers use it.
-        prove: proves that they do; called once, before the first record and only where there is one.
-        log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
-        broker_id: named in records; None for each partition's leader.
-    """
+    """One run."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
-    store: ObjectStore
+    store: ObjectStore  # store and layout: remote storage, as brokers use it
     layout: Layout
+    # proves that they do; called once, before the first record and only where there is one
     prove: Callable[[], PlaceProof]
-    log_dirs: Sequence[str] = ()
-    broker_id: int | None = None
+    log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
+    broker_id: int | None = None  # named in records; None for each partition's leader
 
     def run(self, finished: Finished, *, apply: bool) -> Published:
         """Plan what is finished by what `__remote_log_metadata` says now, and publish it; nothing of what is damaged.

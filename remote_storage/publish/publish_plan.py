@@ -57,15 +57,11 @@ class SegmentToPublish:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """The plan of a partition: all of it is published, or nothing if it is refused.
-
-    Attributes:
-        leader: broker that leads it, -1 where that is not known.
-    """
+    """The plan of a partition: all of it is published, or nothing if it is refused."""
 
     partition: TopicIdPartition
     segments: tuple[SegmentToPublish, ...] = ()
-    leader: int = -1
+    leader: int = -1  # broker that leads it, -1 where that is not known
     refusal: TiersnapError | None = field(default=None, compare=False)
 
     def count(self, action: PublishAction) -> int:
@@ -172,18 +168,12 @@ def plan_segments(
 
 @dataclass
 class _Planning:
-    """The new segments of one partition, one after another.
-
-    Attributes:
-        known: by segment id, as brokers know them.
-        next_offset: where remote storage ends with what is planned.
-        is_blocked: whether a segment is held back there: those behind it wait.
-    """
+    """The new segments of one partition, one after another."""
 
     readable: ReadableOffsets
-    known: Mapping[str, RemoteLogSegmentMetadata]
-    next_offset: int
-    is_blocked: bool = False
+    known: Mapping[str, RemoteLogSegmentMetadata]  # by segment id, as brokers know them
+    next_offset: int  # where remote storage ends with what is planned
+    is_blocked: bool = False  # whether a segment is held back there: those behind it wait
 
     def tell(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
         """Plan a segment of this log, or hold it back.

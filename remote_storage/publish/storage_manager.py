@@ -153,19 +153,12 @@ def _is_same(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """The place of objects.
+    """The place of objects."""
 
-    Attributes:
-        layout: name of the layout.
-        bucket: of S3; "" for a directory.
-        prefix: what all keys begin with, as it is; of a directory what stands before every file's path.
-        endpoint: of S3, as `endpoint_of` gives it; "" for a directory.
-    """
-
-    layout: str
-    bucket: str
-    prefix: str
-    endpoint: str = ""
+    layout: str  # name of the layout
+    bucket: str  # of S3; "" for a directory
+    prefix: str  # what all keys begin with, as it is; of a directory what stands before every file's path
+    endpoint: str = ""  # of S3, as `endpoint_of` gives it; "" for a directory
 
     def __str__(self) -> str:
         if not self.bucket:

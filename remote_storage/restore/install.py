@@ -37,33 +37,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Installation:
-    """Plans, and carries out, partition by partition; adds up what it finds.
-
-    Attributes:
-        logdir: what the user calls the log directory.
-        topic: a regular expression for whole topic names; None for all.
-        compares: whether each snapshot is compared with the log, by folding it.
-        watch: hands on the partitions, and sees how far it is.
-        outcomes: offsets by what happens at them.
-        findings: what is damaged or may not be read.
-        undone: sentences about what the next start of a broker deletes.
-        other_ids: sentences about partitions whose snapshots are stored under another topic id.
-        errors: what ended a partition; the others go on.
-    """
+    """Plans, and carries out, partition by partition; adds up what it finds."""
 
     store: ObjectStore
     log_dir: LogDir
-    logdir: str
-    topic: Pattern[str] | None
+    logdir: str  # what the user calls the log directory
+    topic: Pattern[str] | None  # a regular expression for whole topic names; None for all
     options: PlanOptions
-    compares: bool = True
+    compares: bool = True  # whether each snapshot is compared with the log, by folding it
     check_crc: bool = True
+    # hands on the partitions, and sees how far it is
     watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
-    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    undone: list[str] = field(default_factory=list)
+    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)  # offsets by what happens at them
+    findings: list[Finding] = field(default_factory=list)  # what is damaged or may not be read
+    undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
+    # sentences about partitions whose snapshots are stored under another topic id
     other_ids: list[str] = field(default_factory=list)
-    errors: list[TiersnapError] = field(default_factory=list)
+    errors: list[TiersnapError] = field(default_factory=list)  # what ended a partition; the others go on
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

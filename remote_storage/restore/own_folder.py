@@ -29,11 +29,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class OwnFolder:
-    """A folder by its descriptor.
-
-    Attributes:
-        path: for messages and for reading; nothing is written through it.
-    """
+    """A folder by its descriptor."""
 
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
         """Open the folder at `path`, which must be one and no link.
@@ -45,7 +41,7 @@ class OwnFolder:
         Raises:
             OSError: it cannot be opened.
         """
-        self.path = path
+        self.path = path  # for messages and for reading; nothing is written through it
         self._mode = None if like is None else like.stat(follow_symlinks=False).st_mode
         around = path.parent.stat()
         self._owner = around if like is None or around.st_uid else like.stat(follow_symlinks=False)

@@ -16,33 +16,18 @@ class RestoreAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """Partitions of one topic, where they come from, and what they are to be in the target.
-
-    Attributes:
-        partitions: numbers; empty for all that are in remote storage.
-        topic_id: in remote storage; None where the topic has segments under one id alone.
-        layout: of layouts.open_layout.LAYOUTS; None where there are segments in one alone.
-        cluster_id: that wrote the segments; None where a run recorded it.
-        as_topic_id: what the target's cluster knows the topic by; None for that in remote storage.
-        producer_state: of target.PRODUCER_STATES; None where it need not be chosen.
-        log_start: first offset wanted, inclusive; None for the tier's.
-        until: end of the log, exclusive; None for the tier's.
-        without: ids of segments to leave out.
-        unpublished: also take copies that the cluster does not know; without one, those that tiersnap made.
-        producer_expiration: ms; None keeps all producers.
-        now: epoch ms.
-    """
+    """Partitions of one topic, where they come from, and what they are to be in the target."""
 
     topic: str
-    partitions: tuple[int, ...]
-    topic_id: str | None
-    layout: str | None
-    cluster_id: str | None
-    as_topic_id: str | None
-    producer_state: str | None
-    log_start: int | None
-    until: int | None
-    without: tuple[str, ...]
-    unpublished: bool
-    producer_expiration: int | None
-    now: int
+    partitions: tuple[int, ...]  # numbers; empty for all that are in remote storage
+    topic_id: str | None  # in remote storage; None where the topic has segments under one id alone
+    layout: str | None  # of layouts.open_layout.LAYOUTS; None where there are segments in one alone
+    cluster_id: str | None  # that wrote the segments; None where a run recorded it
+    as_topic_id: str | None  # what the target's cluster knows the topic by; None for that in remote storage
+    producer_state: str | None  # of target.PRODUCER_STATES; None where it need not be chosen
+    log_start: int | None  # first offset wanted, inclusive; None for the tier's
+    until: int | None  # end of the log, exclusive; None for the tier's
+    without: tuple[str, ...]  # ids of segments to leave out
+    unpublished: bool  # also take copies that the cluster does not know; without one, those that tiersnap made
+    producer_expiration: int | None  # ms; None keeps all producers
+    now: int  # epoch ms

@@ -25,17 +25,11 @@ _FILES_OF_A_SEGMENT = 5  # log, two indexes, transaction index, snapshot
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The end of a restore.
+    """The end of a restore."""
 
-    Attributes:
-        done: plans that were carried out, and what is in their folders.
-        failure: what ended it before all were; None where none is left.
-        left: unfinished folders of the plan that failed; no broker starts beside them.
-    """
-
-    done: tuple[tuple[RestorePlan, RestoredLog], ...]
-    failure: TiersnapError | None = None
-    left: tuple[Path, ...] = ()
+    done: tuple[tuple[RestorePlan, RestoredLog], ...]  # plans that were carried out, and what is in their folders
+    failure: TiersnapError | None = None  # what ended it before all were; None where none is left
+    left: tuple[Path, ...] = ()  # unfinished folders of the plan that failed; no broker starts beside them
 
     @property
     def exit_code(self) -> ExitCode:

@@ -52,21 +52,16 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """One partition of a plan.
-
-    Attributes:
-        told_open: transactions that are open at the log end, by the tier's own snapshot there.
-        leftovers: names of unfinished folders of other plans for this partition.
-        topic_is_checked: a cluster that has the topic was asked what it knows of the segments.
-    """
+    """One partition of a plan."""
 
     action: RestoreAction
     folder: FolderPlan
     destination: Destination
     source_cluster: str
+    # transactions that are open at the log end, by the tier's own snapshot there
     told_open: tuple[OpenTransaction, ...]
-    leftovers: tuple[str, ...]
-    topic_is_checked: bool
+    leftovers: tuple[str, ...]  # names of unfinished folders of other plans for this partition
+    topic_is_checked: bool  # a cluster that has the topic was asked what it knows of the segments
 
 
 def plan_topic(

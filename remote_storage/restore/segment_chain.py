@@ -54,20 +54,14 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A log without gaps.
+    """A log without gaps."""
 
-    Attributes:
-        pieces: ascending; each begins where the one before ends.
-        log_start_offset: in the first piece.
-        leader_epochs: (epoch, start offset) of the pieces, ascending.
-        missing_below: offsets below the first piece that the lineage knows and remote storage has not: exclusive end,
-            or None. Retention deletes such segments.
-    """
-
-    pieces: tuple[LogPiece, ...]
-    log_start_offset: int
-    leader_epochs: LeaderEpochs
+    pieces: tuple[LogPiece, ...]  # ascending; each begins where the one before ends
+    log_start_offset: int  # in the first piece
+    leader_epochs: LeaderEpochs  # (epoch, start offset) of the pieces, ascending
     left_out: tuple[LeftOut, ...]
+    # offsets below the first piece that the lineage knows and remote storage has not: exclusive end, or None. Retention
+    # deletes such segments.
     missing_below: int | None
 
     @property

@@ -117,18 +117,12 @@ def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartiti
 
 
 class ExpireOutcome(NamedTuple):
-    """The result for a partition.
-
-    Attributes:
-        deleted: of the segments that were begun.
-        error: what ended it; the other partitions go on.
-        swept: what ended attempts had left.
-    """
+    """The result for a partition."""
 
     plan: ExpirePlan
-    deleted: Sequence[Deleted] = ()
-    error: TiersnapError | None = None
-    swept: Swept = Swept()
+    deleted: Sequence[Deleted] = ()  # of the segments that were begun
+    error: TiersnapError | None = None  # what ended it; the other partitions go on
+    swept: Swept = Swept()  # what ended attempts had left
 
 
 def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> ExpireOutcome:

@@ -37,21 +37,14 @@ from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 @dataclass(frozen=True, slots=True)
 class ExpiringSegment:
-    """A segment that retention has passed.
-
-    Attributes:
-        end_offset: exclusive.
-        max_timestamp: ms; None of one whose deletion has begun.
-        keys: of its objects that are there, what makes it visible first.
-        size: bytes of those objects.
-    """
+    """A segment that retention has passed."""
 
     segment_id: str
     start_offset: int
-    end_offset: int
-    max_timestamp: int | None
-    keys: tuple[str, ...]
-    size: int
+    end_offset: int  # exclusive
+    max_timestamp: int | None  # ms; None of one whose deletion has begun
+    keys: tuple[str, ...]  # of its objects that are there, what makes it visible first
+    size: int  # bytes of those objects
     breach: Breach
     action: ExpireAction
     reason: str = ""
@@ -64,27 +57,21 @@ class ExpiringSegment:
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
-    """All that is to be said of a partition.
-
-    Attributes:
-        action: DELETE, or why nothing goes: LEAVE_TO_BROKERS, IN_USE or REFUSE, and then there are no segments.
-        segments: ascending; those that go, then at most one that is LOCKED and what waits for it.
-        log_start_offset: behind those that go, and behind what is lost below --log-start; 0 where nothing is known.
-        record: what is recorded as being deleted.
-        hint: what to do about a refusal.
-        leftovers: keys of objects that ended attempts of ours left; they go, whoever manages the partition.
-        expired: below what they go also of a segment that lost an object.
-    """
+    """All that is to be said of a partition."""
 
     partition: TopicIdPartition
+    # DELETE, or why nothing goes: LEAVE_TO_BROKERS, IN_USE or REFUSE, and then there are no segments
     action: ExpireAction
     reason: str = ""
+    # ascending; those that go, then at most one that is LOCKED and what waits for it
     segments: tuple[ExpiringSegment, ...] = ()
+    # behind those that go, and behind what is lost below --log-start; 0 where nothing is known
     log_start_offset: int = 0
-    record: ExpireRecord = field(default_factory=ExpireRecord)
-    hint: str = ""
+    record: ExpireRecord = field(default_factory=ExpireRecord)  # what is recorded as being deleted
+    hint: str = ""  # what to do about a refusal
+    # keys of objects that ended attempts of ours left; they go, whoever manages the partition
     leftovers: tuple[str, ...] = ()
-    expired: ExpiredOffsets = NOTHING_EXPIRED
+    expired: ExpiredOffsets = NOTHING_EXPIRED  # below what they go also of a segment that lost an object
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:

@@ -33,26 +33,19 @@ class KnownToCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownPartition:
-    """A cluster's records of a partition, and its topic.
-
-    Attributes:
-        cluster_id: of the cluster.
-        records: the newest state of each remote segment, by segment id.
-        doubtful: segment ids of records that make no sense without earlier ones.
-        metadata_start: the first offset that the records' partition of the metadata topic has.
-        log_start: log start offset, remote segments included; None where the cluster has no such topic and id.
-        has_leader: False while nobody can say where the log starts.
-        is_absent: the cluster certainly has no such topic and id; asked if records tell of segments all the same, as
-            they do if a topic is deleted while they are written.
-    """
+    """A cluster's records of a partition, and its topic."""
 
     partition: TopicIdPartition
-    cluster_id: str
+    cluster_id: str  # of the cluster
+    # the newest state of each remote segment, by segment id
     records: Mapping[str, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()
-    metadata_start: int = 0
+    doubtful: frozenset[str] = frozenset()  # segment ids of records that make no sense without earlier ones
+    metadata_start: int = 0  # the first offset that the records' partition of the metadata topic has
+    # log start offset, remote segments included; None where the cluster has no such topic and id
     log_start: int | None = None
-    has_leader: bool = True
+    has_leader: bool = True  # False while nobody can say where the log starts
+    # the cluster certainly has no such topic and id; asked if records tell of segments all the same, as they do if a
+    # topic is deleted while they are written
     is_absent: bool = False
 
     @property

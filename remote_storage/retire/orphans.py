@@ -27,24 +27,17 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something that nobody needs, or nobody may.
-
-    Attributes:
-        keys: in the order in which they must go.
-        size: bytes of all of it; 0 for an upload, which is not measured.
-        upload: of UPLOAD and FILE.
-        removable_at: ms by the store's clock, of what is too young.
-    """
+    """Something that nobody needs, or nobody may."""
 
     kind: OrphanKind
     action: Fate
     reason: str
-    keys: tuple[str, ...]
-    size: int = 0
+    keys: tuple[str, ...]  # in the order in which they must go
+    size: int = 0  # bytes of all of it; 0 for an upload, which is not measured
     partition: TopicIdPartition | None = None
     segment_id: str = ""
-    upload: UnfinishedUpload | None = None
-    removable_at: int = 0
+    upload: UnfinishedUpload | None = None  # of UPLOAD and FILE
+    removable_at: int = 0  # ms by the store's clock, of what is too young
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,19 +46,12 @@ class Breach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The limits of retention; None sets no limit.
+    """The limits of retention; None sets no limit."""
 
-    Attributes:
-        now: ms, by the store's clock.
-        milliseconds: retention.ms.
-        size: retention.bytes, of segment files.
-        log_start_offset: first offset that is to stay.
-    """
-
-    now: int
-    milliseconds: int | None = None
-    size: int | None = None
-    log_start_offset: int | None = None
+    now: int  # ms, by the store's clock
+    milliseconds: int | None = None  # retention.ms
+    size: int | None = None  # retention.bytes, of segment files
+    log_start_offset: int | None = None  # first offset that is to stay
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,17 +47,13 @@ class ClaimedSegment:
 class Attempt:
     """One attempt to copy a segment.
 
-    Attributes:
-        segment_id: the id that is this attempt's alone; 22 characters base64url.
-        warehouse: URI of the tables of the run, None for a run without any.
-
     Raises:
         UsageError: a segment id of another form, or a text of more than 1,024 characters.
     """
 
-    segment_id: str
+    segment_id: str  # the id that is this attempt's alone; 22 characters base64url
     run_id: str
-    warehouse: str | None = None
+    warehouse: str | None = None  # URI of the tables of the run, None for a run without any
     process: Process = field(default_factory=this_process)
     ended: bool = False
 
@@ -83,21 +79,14 @@ class ClaimedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim as it was read or written.
-
-    Attributes:
-        attempts: newest last, at least one.
-        finished: segment id of the attempt whose copy counts, None while there is none.
-        kept: segment ids of copies that it replaced, newest last.
-        etag: of the object; not a part of its content.
-    """
+    """A claim as it was read or written."""
 
     segment: ClaimedSegment
-    attempts: tuple[Attempt, ...]
-    finished: str | None = None
+    attempts: tuple[Attempt, ...]  # newest last, at least one
+    finished: str | None = None  # segment id of the attempt whose copy counts, None while there is none
     snapshot: ClaimedSnapshot | None = None
-    etag: str = field(default="", compare=False)
-    kept: tuple[str, ...] = ()
+    etag: str = field(default="", compare=False)  # of the object; not a part of its content
+    kept: tuple[str, ...] = ()  # segment ids of copies that it replaced, newest last
 
     @property
     def holder(self) -> Attempt:

@@ -48,18 +48,14 @@ STALE_AFTER_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class SavedConfigs:
-    """The saved configs of a topic whose partitions are being freed; see the module.
-
-    Attributes:
-        process: who is at it; None where nobody is.
-    """
+    """The saved configs of a topic whose partitions are being freed; see the module."""
 
     cluster_id: str
     topic: str
     topic_id: str
     partitions: tuple[int, ...]
     before: Mapping[str, str | None]
-    process: Process | None = None
+    process: Process | None = None  # who is at it; None where nobody is
 
     def encode(self) -> bytes:
         """One line of JSON."""

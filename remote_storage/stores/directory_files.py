@@ -66,14 +66,10 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFolder:
-    """`.tiersnap-unfinished` below `root`; methods raise OSError, or TransientError when time is over.
-
-    Attributes:
-        asks_clock: whether a file may be made to ask the file system's clock.
-    """
+    """`.tiersnap-unfinished` below `root`; methods raise OSError, or TransientError when time is over."""
 
     root: Path
-    asks_clock: bool = True
+    asks_clock: bool = True  # whether a file may be made to ask the file system's clock
 
     @contextmanager
     def temporary(self, file_name: str) -> Iterator[Temporary]:

@@ -61,13 +61,10 @@ _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, err
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStore:
-    """ObjectStore over a directory, which is made when the first object is put.
-
-    Attributes:
-        is_only_read: nothing is made in it, not for a moment to ask its clock either: a plan goes by this host's.
-    """
+    """ObjectStore over a directory, which is made when the first object is put."""
 
     root: Path
+    # nothing is made in it, not for a moment to ask its clock either: a plan goes by this host's
     is_only_read: bool = False
 
     @property

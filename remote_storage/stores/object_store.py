@@ -43,54 +43,36 @@ class PutOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """The object that is now in the store.
-
-    Attributes:
-        size: bytes.
-        crc32c: of the content.
-        etag: for `replace_if`.
-        proved: whether the store itself said that it has this content; if not, ask it by `head`.
-    """
+    """The object that is now in the store."""
 
     outcome: PutOutcome
-    size: int
-    crc32c: int
-    etag: str
-    proved: bool = False
+    size: int  # bytes
+    crc32c: int  # of the content
+    etag: str  # for `replace_if`
+    proved: bool = False  # whether the store itself said that it has this content; if not, ask it by `head`
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object.
-
-    Attributes:
-        crc32c: of the content; None where the store does not know it (S3 without checksums) and in listings.
-        modified: ms, by the store's clock.
-        etag: the store's word for this content, for `replace_if`; empty in the listings of directories.
-        metadata: as put; empty in listings and for directories, which keep none.
-        lock: why the store does not let it be deleted now, as `head` tells; "" where it tells nothing of that.
-    """
+    """One object."""
 
     key: str
     size: int
-    crc32c: int | None
-    modified: int
-    etag: str = ""
+    crc32c: int | None  # of the content; None where the store does not know it (S3 without checksums) and in listings
+    modified: int  # ms, by the store's clock
+    etag: str = ""  # the store's word for this content, for `replace_if`; empty in the listings of directories
+    # as put; empty in listings and for directories, which keep none
     metadata: Mapping[str, str] = field(default_factory=dict)
-    lock: str = ""
+    lock: str = ""  # why the store does not let it be deleted now, as `head` tells; "" where it tells nothing of that
 
 
 @dataclass(frozen=True, slots=True)
 class ReadObject:
-    """The content of an object and when it was read.
-
-    Attributes:
-        read_at: ms, by the clock that `info.modified` is of: the server's, and never that of this host.
-    """
+    """The content of an object and when it was read."""
 
     data: bytes
     info: ObjectInfo
-    read_at: int
+    read_at: int  # ms, by the clock that `info.modified` is of: the server's, and never that of this host
 
     @property
     def age(self) -> int:
@@ -108,20 +90,13 @@ class DeleteFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """A leftover of a killed process: an S3 multipart upload that costs money unseen, a temporary file of a directory.
+    """A leftover of a killed process: an S3 multipart upload, which costs money unseen, or a directory's file."""
 
-    Attributes:
-        key: what it was to become; for directories only the last part of it.
-        started: ms, by the store's clock.
-        age: ms since then, by the same clock; in a directory since the last byte was written.
-        is_ours: its name bears our mark; of others a claim must tell.
-    """
-
-    key: str
+    key: str  # what it was to become; for directories only the last part of it
     upload_id: str
-    started: int
-    age: int = 0
-    is_ours: bool = False
+    started: int  # ms, by the store's clock
+    age: int = 0  # ms since then, by the same clock; in a directory since the last byte was written
+    is_ours: bool = False  # its name bears our mark; of others a claim must tell
 
 
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:

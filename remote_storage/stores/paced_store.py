@@ -33,15 +33,10 @@ upload, and others would take its claim for stale."""
 
 @dataclass
 class TokenBucket:
-    """Tokens are bytes, times are seconds of any clock that does not go back.
+    """Tokens are bytes, times are seconds of any clock that does not go back."""
 
-    Attributes:
-        rate: bytes a second, above 0.
-        at: when `tokens` were counted.
-    """
-
-    rate: float
-    at: float
+    rate: float  # bytes a second, above 0
+    at: float  # when `tokens` were counted
     tokens: float = field(init=False)
 
     def __post_init__(self) -> None:

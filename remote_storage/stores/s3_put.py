@@ -46,19 +46,14 @@ _WAIT = 0.2  # seconds, doubled each time
 
 @dataclass(frozen=True, slots=True)
 class ConditionalPut:
-    """One object that is to be put, once.
-
-    Attributes:
-        look: HEAD; its metadata includes the put id.
-        crc_by_reading: of the object that is there; for servers that keep no CRC.
-    """
+    """One object that is to be put, once."""
 
     uri: str
     bucket: str
     path: str
     key: str
-    look: Callable[[str], ObjectInfo | None]
-    crc_by_reading: Callable[[str, int], int]
+    look: Callable[[str], ObjectInfo | None]  # HEAD; its metadata includes the put id
+    crc_by_reading: Callable[[str, int], int]  # of the object that is there; for servers that keep no CRC
     deadline: Deadline
     put_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 

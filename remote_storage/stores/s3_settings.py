@@ -26,31 +26,20 @@ class Checksums(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Settings of the S3 client; hashable, so that a process makes one client of each.
+    """Settings of the S3 client; hashable, so that a process makes one client of each."""
 
-    Attributes:
-        endpoint_url: None for AWS.
-        profile: of the AWS configuration files, None for the default chain.
-        path_style: bucket in the path and not in the host name; most servers other than AWS need it.
-        connect_timeout: seconds.
-        read_timeout: seconds without a byte from the server.
-        call_timeout: seconds for one request, its repetitions included; a body adds what it takes at 256 KiB/s.
-        total_attempts: of one request, the first included.
-        part_size: bytes of a multipart part; also what fits in a single put.
-        max_concurrency: parts under way at once; an upload holds one part more than that in memory.
-    """
-
-    endpoint_url: str | None = None
+    endpoint_url: str | None = None  # None for AWS
     region: str | None = None
-    profile: str | None = None
-    path_style: bool = False
+    profile: str | None = None  # of the AWS configuration files, None for the default chain
+    path_style: bool = False  # bucket in the path and not in the host name; most servers other than AWS need it
     checksums: Checksums = Checksums.AWS
-    connect_timeout: float = 5.0
-    read_timeout: float = 30.0
+    connect_timeout: float = 5.0  # seconds
+    read_timeout: float = 30.0  # seconds without a byte from the server
+    # seconds for one request, its repetitions included; a body adds what it takes at 256 KiB/s
     call_timeout: float = 60.0
-    total_attempts: int = 5
-    part_size: int = 16 * MIB
-    max_concurrency: int = 4
+    total_attempts: int = 5  # of one request, the first included
+    part_size: int = 16 * MIB  # bytes of a multipart part; also what fits in a single put
+    max_concurrency: int = 4  # parts under way at once; an upload holds one part more than that in memory
 
     def __post_init__(self) -> None:
         if self.part_size < MIN_PART_SIZE:

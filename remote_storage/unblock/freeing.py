@@ -22,25 +22,17 @@ _UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
 
 @dataclass
 class Freeing:
-    """A partition's plan and outcome.
-
-    Attributes:
-        tier: segments behind those that brokers have tiered, which tiersnap has tiered, or may tier.
-        publish: finished segments that brokers do not know.
-        next_offset: where remote storage ends once they do; exclusive.
-        may_pass: a refusal of now, as without a leader.
-        is_damaged: a refusal for damage in remote storage.
-    """
+    """A partition's plan and outcome."""
 
     stuck: StuckPartition
-    tier: int = 0
-    publish: int = 0
-    next_offset: int = 0
+    tier: int = 0  # segments behind those that brokers have tiered, which tiersnap has tiered, or may tier
+    publish: int = 0  # finished segments that brokers do not know
+    next_offset: int = 0  # where remote storage ends once they do; exclusive
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
-    may_pass: bool = False
-    is_damaged: bool = False
+    may_pass: bool = False  # a refusal of now, as without a leader
+    is_damaged: bool = False  # a refusal for damage in remote storage
 
     @property
     def name(self) -> tuple[str, int]:

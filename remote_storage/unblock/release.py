@@ -45,25 +45,17 @@ class Toggle:
 
 @dataclass
 class ReleaseTopics:
-    """The topics of some stuck partitions.
-
-    Attributes:
-        records: what must be put back, and who is at it.
-        freeings: told what is planned and what became of them.
-        segments: finished copies of their partitions.
-        broker_id: named in records; None for each partition's leader.
-        talk: told what is done, and what takes a while.
-    """
+    """The topics of some stuck partitions."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     reader: MetadataReader
     lineage: Lineage
-    records: SavedConfigsStore
-    freeings: Sequence[Freeing]
-    segments: Sequence[RemoteLogSegmentMetadata]
-    broker_id: int | None
-    talk: Callable[[str], None]
+    records: SavedConfigsStore  # what must be put back, and who is at it
+    freeings: Sequence[Freeing]  # told what is planned and what became of them
+    segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
+    broker_id: int | None  # named in records; None for each partition's leader
+    talk: Callable[[str], None]  # told what is done, and what takes a while
     _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def ask_settings(self) -> None:

@@ -34,21 +34,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Unblocked:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes:
-        candidates: number of tiered partitions that were looked at.
-        freeings: the stuck ones.
-        tiered: what was copied of them, or would be.
-        refusals: of topics that were left alone.
-        proof: that brokers read this place; None where nothing is stuck.
-    """
-
-    candidates: int
-    freeings: tuple[Freeing, ...] = ()
-    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))
-    refusals: tuple[TiersnapError, ...] = ()
-    proof: PlaceProof | None = None
+    candidates: int  # number of tiered partitions that were looked at
+    freeings: tuple[Freeing, ...] = ()  # the stuck ones
+    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # what was copied of them, or would be
+    refusals: tuple[TiersnapError, ...] = ()  # of topics that were left alone
+    proof: PlaceProof | None = None  # that brokers read this place; None where nothing is stuck
 
     def exit_code(self, *, apply: bool) -> ExitCode:
         """That of tiering where a copy failed, else by how the partitions ended."""
@@ -59,26 +51,16 @@ class Unblocked:
 
 @dataclass
 class Unblock:
-    """One run.
+    """One run."""
 
-    Attributes:
-        place: that brokers read, to be proven before anything is tiered.
-        host: how stuck partitions are tiered, and whether anything is (`apply`).
-        log_dirs: of one broker, by URI.
-        topic: a regular expression for whole topic names; None for all.
-        broker_id: named in records; None for each partition's leader.
-        talk: told what is done, and what takes a while.
-        hung: how old a copy must be that hangs; None to free none of these.
-        watch: hands on what was tiered, and sees how far it is.
-    """
-
-    place: ProvePlace
-    host: HostTier
-    log_dirs: Mapping[str, LogDir]
-    topic: re.Pattern[str] | None
-    broker_id: int | None
-    talk: Callable[[str], None]
-    hung: HungLimit | None = None
+    place: ProvePlace  # that brokers read, to be proven before anything is tiered
+    host: HostTier  # how stuck partitions are tiered, and whether anything is (`apply`)
+    log_dirs: Mapping[str, LogDir]  # of one broker, by URI
+    topic: re.Pattern[str] | None  # a regular expression for whole topic names; None for all
+    broker_id: int | None  # named in records; None for each partition's leader
+    talk: Callable[[str], None]  # told what is done, and what takes a while
+    hung: HungLimit | None = None  # how old a copy must be that hangs; None to free none of these
+    # hands on what was tiered, and sees how far it is
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)

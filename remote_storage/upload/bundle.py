@@ -36,28 +36,22 @@ LARGEST_INDEX = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedSegment:
-    """Segment [base_offset, next_base_offset) as the gate judged it.
-
-    Attributes:
-        next_base_offset: exclusive end; the base offset of the next segment, not the last offset + 1.
-        max_timestamp: ms, the largest of the segment as LogSegment.largestTimestamp has it.
-        leader_epochs: the partition's lineage below `next_base_offset`, ascending (epoch, start offset); of a whole
-            leader-epoch-checkpoint that is given, entries that are empty or begin later are left out.
-        offset_index: as the time index and the transaction index the file beside the log, None where there is none.
-        open_transactions: (producer id, first offset) of those open at `base_offset`; None where nobody knows.
-        header_digest: SegmentEnd.digest of the decode; None for a segment that needed no decode.
-    """
+    """Segment [base_offset, next_base_offset) as the gate judged it."""
 
     base_offset: int
-    next_base_offset: int
-    max_timestamp: int
+    next_base_offset: int  # exclusive end; the base offset of the next segment, not the last offset + 1
+    max_timestamp: int  # ms, the largest of the segment as LogSegment.largestTimestamp has it
     log: SourceFile
+    # the partition's lineage below `next_base_offset`, ascending (epoch, start offset); of a whole
+    # leader-epoch-checkpoint that is given, entries that are empty or begin later are left out
     leader_epochs: LeaderEpochs
+    # as the time index and the transaction index the file beside the log, None where there is none
     offset_index: SourceFile | None = None
     time_index: SourceFile | None = None
     transaction_index: SourceFile | None = None
+    # (producer id, first offset) of those open at `base_offset`; None where nobody knows
     open_transactions: tuple[tuple[int, int], ...] | None = None
-    header_digest: str | None = None
+    header_digest: str | None = None  # SegmentEnd.digest of the decode; None for a segment that needed no decode
 
     def __post_init__(self) -> None:
         below = (entry for entry in self.leader_epochs if entry[1] < self.next_base_offset)
@@ -73,15 +67,12 @@ class JudgedSegment:
 class SegmentBundle(JudgedSegment):
     """A segment with all that KIP-405 demands.
 
-    Attributes:
-        producer_snapshot: at `next_base_offset`.
-
     Raises:
         MissingProducerSnapshotError: the snapshot is of another offset.
         IncompleteBundleError: a part is empty that cannot be.
     """
 
-    producer_snapshot: TrustedSnapshot
+    producer_snapshot: TrustedSnapshot  # at `next_base_offset`
 
     def __post_init__(self) -> None:
         JudgedSegment.__post_init__(self)

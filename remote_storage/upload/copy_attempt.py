@@ -45,17 +45,13 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CopyAttempt:
-    """A segment that is claimed, and whose bytes are in the store where nobody sees them.
-
-    Attributes:
-        began: seconds of the monotonic clock.
-    """
+    """A segment that is claimed, and whose bytes are in the store where nobody sees them."""
 
     job: TierJob
     segment: PlannedSegment
     copy: SegmentCopy
     claimed: Claim
-    began: float
+    began: float  # seconds of the monotonic clock
 
     def look(self) -> None:
         """See that the bytes and the claim are there still.

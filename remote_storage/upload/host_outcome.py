@@ -25,15 +25,11 @@ from tiersnap.snapshot.report.run_info import RunCounts
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """The outcome of each partition, in the order in which they were examined.
-
-    Attributes:
-        of_log_dirs: found before any of them.
-        of_place: why remote storage is not that of the brokers; told if nothing failed that may come of it.
-    """
+    """The outcome of each partition, in the order in which they were examined."""
 
     partitions: tuple[HostPartition, ...]
-    of_log_dirs: tuple[Finding, ...] = ()
+    of_log_dirs: tuple[Finding, ...] = ()  # found before any of them
+    # why remote storage is not that of the brokers; told if nothing failed that may come of it
     of_place: tuple[TiersnapError, ...] = ()
 
     @property

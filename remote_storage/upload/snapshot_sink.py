@@ -71,18 +71,13 @@ class _There:
 
 @dataclass(frozen=True)
 class StoredSnapshots:
-    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run that wrote any.
-
-    Attributes:
-        replace: overwrite also what nobody knows to be ours.
-        kept: is given the bytes that were stored.
-    """
+    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run that wrote any."""
 
     store: ObjectStore
     run_id: str
-    replace: bool = False
+    replace: bool = False  # overwrite also what nobody knows to be ours
     keys: ObjectKeys = field(default_factory=ObjectKeys)
-    kept: KeptSnapshots | None = None
+    kept: KeptSnapshots | None = None  # is given the bytes that were stored
     _named: set[TopicIdPartition] = field(default_factory=set)
 
     @property

@@ -87,25 +87,21 @@ class SourceFile:
 class TrustedSnapshot:
     """The state of all batches below `offset`, as the bytes of a `.snapshot` file.
 
-    Attributes:
-        offset: exclusive; the base offset of the segment that follows.
-        provenance: where the content comes from.
-        verdict: what comparing with the log said; a broker's file needs one, what was computed is its own.
-        comparison: of a broker's file with every entry counted, where that is known: leave to upload is no more than
-            that, and only a file that matches strictly may start a replay.
-        crc32c: of the whole file, as it was recorded when it was computed or compared; None where it was not.
-
     Raises:
         SnapshotChangedError: these are not the bytes that were recorded.
         CorruptSnapshotError: a broker could not read these bytes, or they tell of offsets from `offset` on.
         MissingProducerSnapshotError: a broker's file that was not compared, or that contradicts the log.
     """
 
-    offset: int
+    offset: int  # exclusive; the base offset of the segment that follows
     data: bytes
-    provenance: Provenance
+    provenance: Provenance  # where the content comes from
+    # what comparing with the log said; a broker's file needs one, what was computed is its own
     verdict: SnapshotVerdict | None = None
+    # of the whole file, as it was recorded when it was computed or compared; None where it was not
     crc32c: int | None = None
+    # of a broker's file with every entry counted, where that is known: leave to upload is no more than that, and only a
+    # file that matches strictly may start a replay
     comparison: SnapshotVerdict | None = None
 
     def __post_init__(self) -> None:
@@ -143,25 +139,16 @@ LARGEST_SNAPSHOT = 512 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """One snapshot; exactly one of `data`, `file` and `object_key` says where it is.
+    """One snapshot; exactly one of `data`, `file` and `object_key` says where it is."""
 
-    Attributes:
-        offset: exclusive; the base offset of the segment that follows.
-        provenance, verdict, comparison: see TrustedSnapshot.
-        crc32c: of the whole file; None where nobody recorded it.
-        data: the bytes, where they were just computed.
-        file: the broker's, with the size that was compared.
-        object_key: in the store that is tiered to.
-    """
-
-    offset: int
-    provenance: Provenance
+    offset: int  # exclusive; the base offset of the segment that follows
+    provenance: Provenance  # provenance, verdict and comparison: see TrustedSnapshot
     verdict: SnapshotVerdict | None = None
     comparison: SnapshotVerdict | None = None
-    crc32c: int | None = None
-    data: bytes | None = None
-    file: SourceFile | None = None
-    object_key: str | None = None
+    crc32c: int | None = None  # of the whole file; None where nobody recorded it
+    data: bytes | None = None  # the bytes, where they were just computed
+    file: SourceFile | None = None  # the broker's, with the size that was compared
+    object_key: str | None = None  # in the store that is tiered to
 
     def load(self, store: ObjectStore) -> TrustedSnapshot:
         """The snapshot as it was recorded.

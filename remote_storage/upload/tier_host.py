@@ -43,36 +43,21 @@ from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
 @dataclass
 class HostPartition:
-    """The findings about a partition, and what was done.
+    """The findings about a partition, and what was done."""
 
-    Attributes:
-        log_dir: as the user named it.
-        facts: of the partition.
-        segments: judged, as they stand now; ascending.
-        events: of copies, in order.
-        findings: what is damaged or may not be read.
-        errors: what failed.
-        snapshots_written: objects.
-        snapshots_mended: those of them that took the place of a damaged object.
-        leftover_count: objects that attempts left which have ended.
-        leftovers_removed: those of them that were removed.
-        encryption: what lies in remote storage; None where nobody looked.
-        forgotten: by the replica; None if nothing, or if nobody looked.
-    """
-
-    log_dir: str
+    log_dir: str  # as the user named it
     partition: Partition
-    facts: PartitionFacts
-    segments: list[SegmentReadiness]
-    events: list[CopyEvent] = field(default_factory=list)
-    findings: tuple[Finding, ...] = ()
-    errors: list[TiersnapError] = field(default_factory=list)
-    snapshots_written: int = 0
-    snapshots_mended: int = 0
-    leftover_count: int = 0
-    leftovers_removed: int = 0
-    encryption: Encryption | None = None
-    forgotten: Forgotten | None = None
+    facts: PartitionFacts  # of the partition
+    segments: list[SegmentReadiness]  # judged, as they stand now; ascending
+    events: list[CopyEvent] = field(default_factory=list)  # of copies, in order
+    findings: tuple[Finding, ...] = ()  # what is damaged or may not be read
+    errors: list[TiersnapError] = field(default_factory=list)  # what failed
+    snapshots_written: int = 0  # objects
+    snapshots_mended: int = 0  # those of them that took the place of a damaged object
+    leftover_count: int = 0  # objects that attempts left which have ended
+    leftovers_removed: int = 0  # those of them that were removed
+    encryption: Encryption | None = None  # what lies in remote storage; None where nobody looked
+    forgotten: Forgotten | None = None  # by the replica; None if nothing, or if nobody looked
 
     @property
     def readiness(self) -> list[Readiness]:
@@ -87,29 +72,20 @@ class HostPartition:
 
 @dataclass(frozen=True)
 class HostTier:
-    """Tiers the partitions of one host's log directories.
-
-    Attributes:
-        topic_ids: ids by topic, for topics that have none on disk.
-        allow_plaintext: also among segments that the plugin encrypted.
-        beside: how to tell that a broker is at work, to which segments are left.
-        known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
-            asked.
-        asks_forgotten: look which producers a replica has forgotten.
-        apply: write to remote storage; without it the verdicts say what would be.
-    """
+    """Tiers the partitions of one host's log directories."""
 
     store: ObjectStore
     layout: Layout
     options: ReplayOptions
     tierer: Tierer
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)  # ids by topic, for topics that have none on disk
     check_crc: bool = True
-    allow_plaintext: bool = False
-    beside: BesideBrokers = NO_BROKERS
+    allow_plaintext: bool = False  # also among segments that the plugin encrypted
+    beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
+    # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
-    asks_forgotten: bool = False
-    apply: bool = False
+    asks_forgotten: bool = False  # look which producers a replica has forgotten
+    apply: bool = False  # write to remote storage; without it the verdicts say what would be
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
