@@ -43,12 +43,10 @@ class Layout(Protocol):
     @property
     def name(self) -> str:
         """For reports and settings."""
-        ...
 
     @property
     def is_local(self) -> bool:
         """Return whether segments lie as LocalTieredStorage lays them."""
-        ...
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """Return the objects to write behind the log, in this order; the last one makes the segment visible.
@@ -56,23 +54,18 @@ class Layout(Protocol):
         Args:
             indexes: all but the transaction index, which not every segment has.
         """
-        ...
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Every key that the copy can have, the log's first, the others in the order of `plan`."""
-        ...
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
         """The key of the segment file, which is verbatim in every layout here."""
-        ...
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Return the prefix that the keys of the segment's objects share with no others."""
-        ...
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """Return how much of the segment is in the store."""
-        ...
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """Content of one index, None for a transaction index that the segment never had.
@@ -80,4 +73,3 @@ class Layout(Protocol):
         Raises:
             ObjectNotFoundError: the segment, or that index, is not in the store.
         """
-        ...

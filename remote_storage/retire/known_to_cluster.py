@@ -24,11 +24,9 @@ class KnownToCluster(Protocol):
     @property
     def cluster_id(self) -> str:
         """Return the id of the cluster."""
-        ...
 
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
         """Read the records of these partitions; the context asks for some of them, as often as it likes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

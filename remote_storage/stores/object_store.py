@@ -133,11 +133,9 @@ class ByteSource(Protocol):
 
     def read(self, nbytes: int, /) -> bytes:
         """At most `nbytes` bytes, none at the end."""
-        ...
 
     def seek(self, position: int, /) -> int:
         """Go to a byte position."""
-        ...
 
 
 class ObjectStore(Protocol):
@@ -146,11 +144,9 @@ class ObjectStore(Protocol):
     @property
     def uri(self) -> str:
         """Return the URI of the store's root, ending in `/`; people paste `uri + key`."""
-        ...
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """Create an object. Raises ObjectExistsError: there is one with other content."""
-        ...
 
     def put_file_if_absent(
         self,
@@ -167,11 +163,9 @@ class ObjectStore(Protocol):
             ObjectExistsError: there is one with other content.
             TransientError: also when `source` ends early, or time is over.
         """
-        ...
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """Create or overwrite an object; for those who were told to."""
-        ...
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
         """Overwrite an object if it is still the one with this `etag`; the same content is ALREADY_SAME as well.
@@ -179,7 +173,6 @@ class ObjectStore(Protocol):
         Raises:
             ObjectChangedError: it is another one, or gone.
         """
-        ...
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
         """The whole object.
@@ -188,40 +181,30 @@ class ObjectStore(Protocol):
             ObjectNotFoundError: there is none.
             CorruptDataError: it has more than `limit` bytes, or not the CRC that was stored with it.
         """
-        ...
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
         """The whole object, what the store knows of it, and when it was, by the store's clock; raises as `get`."""
-        ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """`length` bytes from byte `start`, fewer where the object ends. Raises ObjectNotFoundError: there is none."""
-        ...
 
     def head(self, key: str) -> ObjectInfo | None:
         """Return the object that is there, or None; a directory reads the file for its CRC."""
-        ...
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """Objects whose key begins with `prefix` and is greater than `after`, in key order."""
-        ...
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         """Those of `keys` that a listing of `prefix` shows; a directory looks at these files alone."""
-        ...
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """Delete, in no order; absent keys are fine. Returns what could not be deleted and never raises for it."""
-        ...
 
     def now(self) -> int:
         """ms, by the clock that `modified` is of: the server's; 0 where it tells none, so that nothing looks old."""
-        ...
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """Uploads that were begun and neither finished nor aborted."""
-        ...
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Drop one of them; one that is gone is fine."""
-        ...

@@ -12,11 +12,9 @@ class Body(Protocol):
 
     def read(self, size: int = ..., /) -> bytes:
         """Return the next bytes; all that are left by default."""
-        ...
 
     def close(self) -> None:
         """Close the connection, or give it back."""
-        ...
 
 
 class S3Entry(TypedDict, total=False):
@@ -97,7 +95,6 @@ class Operation(Protocol):
 
     def __call__(self, **arguments: object) -> S3Answer:
         """Send the request."""
-        ...
 
 
 class Paginator(Protocol):
@@ -105,7 +102,6 @@ class Paginator(Protocol):
 
     def paginate(self, **arguments: object) -> Iterable[S3Answer]:
         """Yield the pages."""
-        ...
 
 
 class ClientMeta(Protocol):
@@ -133,4 +129,3 @@ class S3Client(Protocol):
 
     def get_paginator(self, operation_name: str, /) -> Paginator:
         """Return the paginator of a listing."""
-        ...

@@ -39,7 +39,6 @@ class Decode(Protocol[_Decoded]):
 
     def __call__(self, data: bytes, *, name: str) -> _Decoded:
         """Decode `data`."""
-        ...
 
 
 def read_decoded(store: ObjectStore, key: str, decode: Decode[_T], *, limit: int | None = None) -> _T:
