@@ -24,20 +24,17 @@ from tiersnap.snapshot.log.log_dir import FileRef, Segment
 FETCH_SIZE = 8 << 20
 
 
-def fetch_segment(
-    store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata, *, start: int = 0, end: int | None = None
-) -> Iterator[bytes]:
-    """Bytes [start, end) of the segment file, in pieces of at most 8 MiB; `end` is its size by default.
+def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> Iterator[bytes]:
+    """Bytes of the segment file, in pieces of at most 8 MiB.
 
     Raises:
         RemoteStorageError: the object ends early.
     """
-    key = layout.log_key(metadata)
-    end = metadata.segment_size if end is None else min(end, metadata.segment_size)
+    key, start, end = layout.log_key(metadata), 0, metadata.segment_size
     while start < end:
         data = store.get_range(key, start, min(FETCH_SIZE, end - start))
         if not data:
-            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {metadata.segment_size}", key=key)
+            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {end}", key=key)
         yield data
         start += len(data)
 

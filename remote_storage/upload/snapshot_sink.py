@@ -12,7 +12,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot
 from tiersnap.snapshot import __version__
@@ -132,15 +132,17 @@ class StoredSnapshots:
 
         Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
         """
-        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
-        start = snapshot.folded_from
+        key, metadata = self.keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
         try:
-            _, outcome = put_snapshot(
-                self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start
-            )
+            outcome = self.store.put_if_absent(key, snapshot.data, metadata).outcome
         except ObjectExistsError:
             return self._read(partition, snapshot.end_offset)
+        _log.info("snapshot %s%s: %s", self.store.uri, key, outcome)
         return None if outcome.is_ours else self._read(partition, snapshot.end_offset)
+
+    def _metadata(self, snapshot: SnapshotObject) -> dict[str, str]:
+        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        return snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=snapshot.folded_from)
 
     def _read(self, partition: TopicIdPartition, offset: int) -> _There:
         key = self.keys.snapshot(partition, offset)
@@ -165,10 +167,8 @@ class StoredSnapshots:
                 hint="look at it; tiersnap run --replace --apply puts the computed snapshot in its place",
                 key=key,
             )
-        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
-        metadata = snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=snapshot.folded_from)
         before = "damaged" if there.data is None else f"{crc32c(there.data):08x}"
-        metadata |= {"tiersnap-replaces-crc32c": before}
+        metadata = self._metadata(snapshot) | {"tiersnap-replaces-crc32c": before}
         self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
         if there.entries is None:
             _log.warning("computed again and replaced, for it was damaged: %s%s", self.store.uri, key)
@@ -227,32 +227,6 @@ def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offs
         "tiersnap-entries": str(snapshot.entry_count),
         "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
     }
-
-
-def put_snapshot(
-    store: ObjectStore,
-    keys: ObjectKeys,
-    partition: TopicIdPartition,
-    snapshot: TrustedSnapshot,
-    *,
-    run_id: str,
-    fold_start_offset: int | None,
-    replace: bool = False,
-) -> tuple[SnapshotRecord, PutOutcome]:
-    """Write one snapshot; `replace` overwrites another content instead of refusing it.
-
-    Raises:
-        ObjectExistsError: there is one with other content.
-    """
-    metadata = snapshot_metadata(snapshot, run_id=run_id, fold_start_offset=fold_start_offset)
-    put = store.replace if replace else store.put_if_absent
-    key = keys.snapshot(partition, snapshot.offset)
-    done = put(key, snapshot.data, metadata)
-    _log.info("snapshot %s%s: %s", store.uri, key, done.outcome)
-    record = SnapshotRecord(
-        snapshot.offset, done.size, done.crc32c, snapshot.entry_count, snapshot.provenance, fold_start_offset
-    )
-    return record, done.outcome
 
 
 def put_manifest(

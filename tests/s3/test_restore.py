@@ -12,6 +12,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content
+from tests.reference.stored_snapshots import put_snapshot
 from tests.reference.tiered import tier
 from tests.s3.conftest import settings_for
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -19,7 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 

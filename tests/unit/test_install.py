@@ -11,12 +11,13 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kill_steps import content
+from tests.reference.stored_snapshots import put_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL

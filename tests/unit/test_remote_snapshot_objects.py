@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.stored_snapshots import put_snapshot
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -17,7 +18,7 @@ from tiersnap.remote_storage.stored.snapshot_objects import (
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutOutcome
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError

@@ -9,11 +9,12 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content, every_kill
+from tests.reference.stored_snapshots import put_snapshot
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot.formats.checkpoints import parse_offsets
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
