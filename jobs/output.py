@@ -21,9 +21,8 @@ import msgspec
 from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.units import count_of, human_bytes
+from tiersnap.snapshot.units import count_of, escaped, human_bytes
 
 SCHEMA_VERSION = 1
 MOST_TOLD = 200

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.escaped import escaped
+from tiersnap.snapshot.units import escaped
 
 _HIDDEN = "***"
 # A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a

@@ -1,8 +1,9 @@
-"""Numbers as people read and write them."""
+"""Numbers and texts as people read and write them."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _DURATION = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>ms|s|m|h|d)")
 _SIZE = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>kib|mib|gib|tib|)")
@@ -86,3 +87,20 @@ def noun_of(count: int, noun: str, plural: str = "") -> str:
 def count_of(count: int, noun: str, plural: str = "") -> str:
     """1, 'segment' -> '1 segment'; 2 -> '2 segments'; see `noun_of`."""
     return f"{count} {noun_of(count, noun, plural)}"
+
+
+_ODD = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def escaped(text: str) -> str:
+    r"""Return the text of a file or a name as it may be shown: what moves the cursor, forges a line or turns is `\x1b`.
+
+    So are characters of format, lone surrogates and line separators.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(each) if unicodedata.category(each) in _ODD else each for each in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,4 +1,8 @@
-"""A run of entries as named columns, ready for a table or for JSON."""
+"""A run of entries as named columns, and columns as lines of text, for a table or for JSON.
+
+Lines are written in one compiled pass: a segment of 1 GiB can hold millions of batches, and a Python step for each
+would take longer than reading the file.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tiersnap.snapshot.dump import lines
-from tiersnap.snapshot.dump.lines import Field
-from tiersnap.snapshot.escaped import escaped
+from tiersnap.snapshot.kernels.dump_entries import LONGEST_NUMBER, write
+from tiersnap.snapshot.units import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +30,20 @@ class Column:
     def json_field(self) -> Field:
         """The column as JSON values."""
         if self.words is not None:
-            return lines.word(self.values, [json.dumps(text) for text in self.words])
+            return word(self.values, [json.dumps(text) for text in self.words])
         if self.values.dtype == np.bool_:
-            return lines.word(np.where(self._absent(), 2, self.values), ("false", "true", "null"))
-        return lines.number_or(self.values, self._absent(), "null")
+            return word(np.where(self._absent(), 2, self.values), ("false", "true", "null"))
+        return number_or(self.values, self._absent(), "null")
 
     def text_field(self) -> Field:
         """The column as words for people: ISO 8601 times in UTC, `-` for an absent value."""
         if self.words is not None:
-            return lines.word(self.values, [escaped(text) if text else "-" for text in self.words])
+            return word(self.values, [escaped(text) if text else "-" for text in self.words])
         if self.values.dtype == np.bool_:
-            return lines.word(np.where(self._absent(), 2, self.values), ("false", "true", "-"))
+            return word(np.where(self._absent(), 2, self.values), ("false", "true", "-"))
         if self.is_time:
-            return lines.word(*_times(self.values, self._absent()))
-        return lines.number_or(self.values, self._absent(), "-")
+            return word(*_times(self.values, self._absent()))
+        return number_or(self.values, self._absent(), "-")
 
     def _absent(self) -> np.ndarray:
         return np.zeros(self.values.size, np.bool_) if self.absent is None else self.absent
@@ -72,7 +75,7 @@ def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "
     pieces: list[str | Field] = []
     for i, column in enumerate(column for column in columns if column.only != "table"):
         pieces += [f"{', ' if i else '{' + prefix}{json.dumps(column.name)}: ", column.json_field()]
-    return lines.lines([*pieces, "}" + suffix])
+    return lines([*pieces, "}" + suffix])
 
 
 class TextTable:
@@ -95,14 +98,14 @@ class TextTable:
         pieces: list[str | Field] = []
         for field in self._fields(columns):
             pieces += ["  " if pieces else "", field]
-        return lines.lines([*pieces, "\n"])
+        return lines([*pieces, "\n"])
 
     def _fields(self, columns: Sequence[Column]) -> list[Field]:
         fields = []
         shown = [column for column in columns if column.only != "json"]
         for column in shown:
             field = column.text_field()
-            width = max(self._widths.get(column.name, len(column.name)), lines.text_width(field))
+            width = max(self._widths.get(column.name, len(column.name)), text_width(field))
             self._widths[column.name] = width
             is_text = column.words is not None or column.is_time
             fields.append(replace(field, width=-width if is_text and column is not shown[-1] else width))
@@ -115,3 +118,88 @@ def _times(values: np.ndarray, absent: np.ndarray) -> tuple[np.ndarray, list[str
     unique, codes = np.unique(values, return_inverse=True)
     texts = np.datetime_as_string(unique.astype("datetime64[ms]"), unit="ms").tolist()
     return np.where(absent, unique.size, codes), [*(f"{text}Z" for text in texts), "-"]
+
+
+_PRINT_VALUE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value a line: `words[codes[i]]`, or the number `values[i]` where the code is -1."""
+
+    values: np.ndarray | None  # integers, one a line; None when all are words
+    codes: np.ndarray | None  # integers, one a line; None when all are numbers
+    words: tuple[str, ...] = ()
+    width: int = 0  # pad with spaces to this many characters: positive on the left, negative on the right
+
+
+def number(values: np.ndarray) -> Field:
+    """Integers in decimal."""
+    return Field(values, None)
+
+
+def number_or(values: np.ndarray, absent: np.ndarray, word: str) -> Field:
+    """Integers in decimal, `word` where `absent` (bool) is set."""
+    return Field(values, np.where(absent, 0, _PRINT_VALUE), (word,))
+
+
+def word(codes: np.ndarray, words: Sequence[str]) -> Field:
+    """`words[codes[i]]`."""
+    return Field(None, codes, tuple(words))
+
+
+def boolean(flags: np.ndarray) -> Field:
+    """`true` or `false`."""
+    return word(flags, ("false", "true"))
+
+
+def lines(pieces: Sequence[str | Field]) -> memoryview:
+    """Every line as UTF-8 bytes; texts stand between fields and are the same on every line.
+
+    Example:
+        >>> bytes(lines(["offset: ", number(np.array([7, 8])), ";"]))
+        b'offset: 7;offset: 8;'
+    """
+    fields = [piece for piece in pieces if isinstance(piece, Field)]
+    count = max(array.size for array in (fields[0].values, fields[0].codes) if array is not None)
+    values = np.empty((len(fields), count), np.int64)
+    codes = np.empty((len(fields), count), np.int32)
+    texts, words = [b""], list[bytes]()
+    row = 0
+    for piece in pieces:
+        if isinstance(piece, str):
+            texts[-1] += piece.encode()
+            continue
+        if piece.values is not None:
+            values[row] = piece.values
+        codes[row] = _PRINT_VALUE if piece.codes is None else piece.codes
+        if words and piece.words:
+            codes[row] += (codes[row] >= 0) * np.int32(len(words))
+        words += [text.encode() for text in piece.words]
+        texts.append(b"")
+        row += 1
+    widths = np.array([field.width for field in fields], np.int64)
+    longest = sum(
+        max(LONGEST_NUMBER, abs(field.width), *(len(text.encode()) for text in field.words), 0) for field in fields
+    )
+    out = np.empty(count * (longest + sum(map(len, texts))), np.uint8)
+    used = write(values, codes, widths, *_flat(words), *_flat(texts), out)
+    return out[:used].data
+
+
+def text_width(field: Field) -> int:
+    """Characters of the field's longest value."""
+    numbers = field.values
+    used = [0]
+    if field.codes is not None:
+        used += [len(field.words[code]) for code in np.unique(field.codes).tolist() if code >= 0]
+        numbers = None if numbers is None else numbers[field.codes < 0]
+    if numbers is not None and numbers.size:
+        used += [len(str(numbers.min())), len(str(numbers.max()))]
+    return max(used)
+
+
+def _flat(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=starts[1:])
+    return np.frombuffer(b"".join(texts) or b"\0", np.uint8), starts

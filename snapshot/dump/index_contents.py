@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -29,14 +28,6 @@ _START = struct.Struct(">qiibIhi")  # baseOffset, batchLength, leader epoch, mag
 _SMALLEST_SIZE = 14
 
 
-@dataclass(frozen=True, slots=True)
-class ProbedBatch:
-    """Offsets of a batch, both inclusive."""
-
-    base_offset: int
-    last_offset: int
-
-
 class LogProbe:
     """Looks at single batches of an open file; a context manager."""
 
@@ -52,8 +43,8 @@ class LogProbe:
     ) -> None:
         os.close(self._descriptor)
 
-    def batch_at(self, position: int) -> ProbedBatch | None:
-        """The batch that begins at `position`, None when no whole one can begin there."""
+    def batch_at(self, position: int) -> tuple[int, int] | None:
+        """Return the first and the last offset of the batch at `position`, None when no whole one can begin there."""
         if position < 0:
             return None
         data = os.pread(self._descriptor, _START.size, position)
@@ -62,12 +53,7 @@ class LogProbe:
         base_offset, length, _, magic, _, _, delta = _START.unpack(data)
         if length < _SMALLEST_SIZE or position + rb.LOG_OVERHEAD + length > self._size:
             return None
-        return ProbedBatch(base_offset, base_offset + (delta if magic >= 2 else 0))
-
-
-def open_log_probe(path: Path) -> LogProbe:
-    """Open a `.log` file for probing."""
-    return LogProbe(open_regular(path, follow=True))
+        return base_offset, base_offset + (delta if magic >= 2 else 0)
 
 
 class _IndexContents(Contents):
@@ -99,7 +85,7 @@ class _IndexContents(Contents):
                 f"{self.file.path}: no {log.name} beside it, so entries are not compared with it"
             )
             return None
-        return open_log_probe(log)
+        return LogProbe(open_regular(log, follow=True))
 
 
 class OffsetIndexContents(_IndexContents):
@@ -136,7 +122,7 @@ class OffsetIndexContents(_IndexContents):
                 batch = log.batch_at(position)
                 if batch is None:
                     readable = min(readable, index)
-                if batch is None or not self._base_offset <= batch.base_offset <= offset:
+                if batch is None or not self._base_offset <= batch[0] <= offset:
                     self.judgement.add(
                         CorruptIndexError(
                             f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} is said to be at byte "
@@ -144,7 +130,7 @@ class OffsetIndexContents(_IndexContents):
                             hint="delete the file: a broker makes it again from the log at its next start",
                         )
                     )
-                elif batch.last_offset != offset:
+                elif batch[1] != offset:
                     later += 1
         if later:
             self.judgement.notes.append(
@@ -227,15 +213,14 @@ class SnapshotContents(Contents):
 
     def _entries(self) -> np.ndarray | None:
         try:
-            data = read_regular(self.file.path, follow=True)
-            snapshot_file.decode(data, name=self.file.path)
+            entries = snapshot_file.checked(read_regular(self.file.path, follow=True), name=self.file.path)
         except CorruptDataError as error:
             self.judgement.add(error)
             return None
         except OSError as error:
             self.judgement.add(unreadable(self.file, error))
             return None
-        return self._options.first(kafka_text.in_file_order(data, snapshot_file.HEADER_LENGTH))
+        return self._options.first(entries.astype(ENTRY_DTYPE))
 
 
 class TextContents(Contents):

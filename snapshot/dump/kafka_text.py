@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tiersnap.snapshot.dump import lines
-from tiersnap.snapshot.dump.lines import Field, boolean, number, number_or, word
+from tiersnap.snapshot.dump.columns import Field, boolean, lines, number, number_or, word
 from tiersnap.snapshot.dump.log_entries import is_valid
 from tiersnap.snapshot.formats import record_batch as rb
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
@@ -34,9 +32,9 @@ def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
     is_legacy = whole["magic"] < 2
     for run in np.split(whole, np.flatnonzero(is_legacy[1:] != is_legacy[:-1]) + 1):
         if run.size:
-            yield lines.lines([*_first_part(run), *_second_part(run)])
+            yield lines([*_first_part(run), *_second_part(run)])
     if unknown.size:
-        yield lines.lines(_first_part(rows[unknown[:1]]))
+        yield lines(_first_part(rows[unknown[:1]]))
 
 
 def is_fatal(rows: np.ndarray) -> np.ndarray:
@@ -125,7 +123,7 @@ def producers(entries: np.ndarray) -> memoryview:
         (" timestamp: ", entries["timestamp"]),
     ):
         pieces += [word(has_batch, ("", label)), number_or(values, ~has_batch, "")]
-    return lines.lines([*pieces, "\n"])
+    return lines([*pieces, "\n"])
 
 
 def _first_sequences(entries: np.ndarray) -> np.ndarray:
@@ -134,19 +132,14 @@ def _first_sequences(entries: np.ndarray) -> np.ndarray:
     return np.where(last < delta, _LARGEST_SEQUENCE - (delta - last) + np.int32(1), last - delta)
 
 
-def in_file_order(data: bytes, header_length: int) -> np.ndarray:
-    """The entries (ENTRY_DTYPE) of sound snapshot bytes as they stand in the file."""
-    return np.frombuffer(data, ENTRY_DTYPE.newbyteorder(">"), offset=header_length).astype(ENTRY_DTYPE)
-
-
 def offset_index(offsets: np.ndarray, positions: np.ndarray) -> memoryview:
     """Lines of offset index entries, absolute offsets."""
-    return lines.lines([*_labelled({"offset": offsets, " position": positions}), "\n"])
+    return lines([*_labelled({"offset": offsets, " position": positions}), "\n"])
 
 
 def time_index(timestamps: np.ndarray, offsets: np.ndarray) -> memoryview:
     """Lines of time index entries, absolute offsets."""
-    return lines.lines([*_labelled({"timestamp": timestamps, " offset": offsets}), "\n"])
+    return lines([*_labelled({"timestamp": timestamps, " offset": offsets}), "\n"])
 
 
 def transaction_index(raw: np.ndarray) -> memoryview:
@@ -158,7 +151,7 @@ def transaction_index(raw: np.ndarray) -> memoryview:
         " lastOffset": raw["last_offset"],
         " lastStableOffset": raw["last_stable_offset"],
     }
-    return lines.lines([*_labelled(numbers), "\n"])
+    return lines([*_labelled(numbers), "\n"])
 
 
 def _optional_long(values: np.ndarray, absent: np.ndarray) -> list[str | Field]:

@@ -31,7 +31,7 @@ _CONTROL_TYPES = (
 _CONTROL_NAMES = (None, *_CONTROL_TYPES)
 _CONTENTS = ("data", "transactional", "emptied", "legacy", "control", *_CONTROL_TYPES)
 _SMALLEST_SIZE = 14
-# In the order of their numbers, which _problem_codes searches.
+# In the order of their numbers, which are searched.
 _PROBLEMS = {
     kernels.BAD_SIZE: FindingKind.BAD_SIZE,
     kernels.BAD_MAGIC: FindingKind.BAD_MAGIC,
@@ -106,7 +106,7 @@ class LogContents(Contents):
             )
         elif end.reason == STOPPED or self._options.max_bytes is not None or (end.size and not trailing):
             return
-        elif not self._is_closed():
+        elif self.file.kind is not FileKind.KRAFT_SNAPSHOT and next_base_offset(self.file) is None:
             if trailing:
                 what = "zeros" if end.reason == kernels.ZEROS else "bytes of an unfinished batch"
                 self.judgement.notes.append(
@@ -125,9 +125,6 @@ class LogContents(Contents):
                 f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives; "
                 "of a topic that is not compacted, records are lost: tiersnap scan LOGDIR tells"
             )
-
-    def _is_closed(self) -> bool:
-        return self.file.kind is FileKind.KRAFT_SNAPSHOT or next_base_offset(self.file) is not None
 
     def _add(self, kind: FindingKind, position: int, message: str) -> None:
         self.judgement.add(Finding(kind, self.file.path, position, message))
@@ -162,12 +159,8 @@ class LogContents(Contents):
             numbers("magic", rows["magic"], only="json"),
             numbers("crc", rows["crc"], only="json"),
             flags("is_valid", is_valid(rows), absent=unchecked, only="json"),
-            words("problem", _problem_codes(rows), (None, *_PROBLEMS.values())),
+            words("problem", np.searchsorted(np.array([0, *_PROBLEMS]), rows["problem"]), (None, *_PROBLEMS.values())),
         )
-
-
-def _problem_codes(rows: np.ndarray) -> np.ndarray:
-    return np.searchsorted(np.array([0, *_PROBLEMS]), rows["problem"])
 
 
 def _contents(rows: np.ndarray) -> np.ndarray:

@@ -66,11 +66,7 @@ def _integer(value: str, name: str, *, bits: int = 64) -> int:
 
 
 def parse_offsets(text: str, *, name: str) -> dict[TopicPartition, int]:
-    """Offsets by (topic, partition).
-
-    Raises:
-        CorruptCheckpointError: the text does not follow the format.
-    """
+    """Offsets by (topic, partition). Raises CorruptCheckpointError: the text does not follow the format."""
     rows = _entries(text, 3, name)
     return {(topic, _integer(partition, name)): _integer(offset, name) for topic, partition, offset in rows}
 

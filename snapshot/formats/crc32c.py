@@ -28,11 +28,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def crc32c_of_file(path: Path) -> int:
-    """CRC-32C of a file's bytes, read piece by piece.
-
-    Raises:
-        OSError: it is gone or unreadable.
-    """
+    """CRC-32C of a file's bytes, read piece by piece. Raises OSError: it is gone or unreadable."""
     crc = 0
     with path.open("rb") as file:
         while data := file.read(_PIECE):

@@ -166,9 +166,5 @@ def on_disk(size: int) -> int:
 
 
 def says_space(needed: int, log_dir: Path) -> str:
-    """Return the needed and the free space, in words.
-
-    Args:
-        needed: bytes on disk.
-    """
+    """Return the needed and the free space, in words. `needed`: bytes on disk."""
     return f"{log_dir}: {says_room('the snapshots', needed, disk_of(log_dir))}"

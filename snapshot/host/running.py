@@ -94,11 +94,7 @@ class BrokerSettings:
     directory: str  # the working directory of the process, as it sees it
 
     def located(self, path: str) -> Path:
-        """Return what a path in the settings is called here.
-
-        Raises:
-            OSError: links lead round in a circle.
-        """
+        """Return what a path in the settings is called here. Raises OSError: links lead round in a circle."""
         return _inside(self.root, posixpath.join(self.directory, path))
 
 

@@ -1,4 +1,4 @@
-"""Compiled walk over all entries of a log file; see log_entries for what it is for; and the loop of `dump.lines`."""
+"""Compiled walk over all entries of a log file, see dump.log_entries, and the loop of `dump.columns.lines`."""
 
 from __future__ import annotations
 

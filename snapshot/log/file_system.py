@@ -74,11 +74,7 @@ class LocalFileSystem:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def open(self, path: str) -> BinaryIO:
-        """See FileSystem.
-
-        Raises:
-            NotRegularFileError: it is a link, or no file.
-        """
+        """See FileSystem. Raises NotRegularFileError: it is a link, or no file."""
         return open(open_regular(path), "rb")  # noqa: PTH123 - a descriptor, closed by the caller
 
 

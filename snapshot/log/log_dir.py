@@ -286,7 +286,11 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
             findings.append(wrong)
     segments = _segments(numbered)
-    findings.extend(_orphans(numbered))
+    for suffix in INDEXES:
+        orphans = (ref for base, ref in numbered[suffix].items() if base not in numbered["log"])
+        findings += [
+            Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file") for ref in orphans
+        ]
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
     log_start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
@@ -321,13 +325,6 @@ def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
         )
         for base, following in zip(bases, [*bases[1:], None], strict=False)  # no segments: no following either
     )
-
-
-def _orphans(numbered: dict[str, dict[int, FileRef]]) -> Iterable[Finding]:
-    for suffix in INDEXES:
-        for base, ref in numbered[suffix].items():
-            if base not in numbered["log"]:
-                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
 
 
 _T = TypeVar("_T", covariant=True)

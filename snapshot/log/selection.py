@@ -62,11 +62,7 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
-    """Open each.
-
-    Raises:
-        SourceNotFoundError, NotALogDirError: as `open_log_dir`.
-    """
+    """Open each. Raises SourceNotFoundError, NotALogDirError: as `open_log_dir`."""
     return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
@@ -214,12 +210,11 @@ def twice(
     for each in log_dirs:
         for folder in folders_of(each.log_dir, selection or Selection()):
             first = seen.setdefault(folder, each)
-            if first is not each and not any(_is_gone(one.log_dir, folder) for one in (first, each)):
+            if first is each:
+                continue
+            both = [one.log_dir for one in (first, each)]
+            if not any(one.filesystem.is_gone(f"{one.path}/{folder}") for one in both):
                 yield folder, first, each
-
-
-def _is_gone(log_dir: LogDir, folder: str) -> bool:
-    return log_dir.filesystem.is_gone(f"{log_dir.path}/{folder}")
 
 
 def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:

@@ -13,7 +13,6 @@ from tiersnap.snapshot.metrics.samples import HELP, Sample
 from tiersnap.snapshot.readiness.scanned import Scanned
 from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.model import Count, Report
-from tiersnap.snapshot.report.run_info import RunCounts
 
 # The run came to its end and knows what it says; what it found may be bad.
 _SUCCESS = frozenset({ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT})
@@ -51,8 +50,7 @@ class Standing:
             yield Sample("tiersnap_forgotten_producers", self.forgotten[labels], named)
 
 
-def standing_of(report: Report, *, by_partition: bool) -> Standing:
-    """All segments of a report."""
+def _standing_of(report: Report, *, by_partition: bool) -> Standing:
     standing = Standing()
     forgotten: Counter[tuple[str, int]] = Counter()
     for each in report.forgetful:
@@ -80,8 +78,11 @@ def of_run(
         seconds: by stage.
     """
     run = report.run
-    yield from standing_of(report, by_partition=by_partition).samples()
-    yield from of_counts(run, errors)
+    yield from _standing_of(report, by_partition=by_partition).samples()
+    for name, value in asdict(run).items():
+        if f"tiersnap_last_run_{name}" in HELP:
+            yield Sample(f"tiersnap_last_run_{name}", value)
+    yield Sample("tiersnap_last_run_errors", errors)
     yield from of_ended(exit_code, started_at=run.started_at, finished_at=run.finished_at, seconds=seconds)
 
 
@@ -104,14 +105,6 @@ def of_ended(
     yield Sample("tiersnap_build_info", 1, {"version": __version__})
 
 
-def of_counts(counts: RunCounts, errors: int) -> Iterator[Sample]:
-    """Yield the counts of a run."""
-    for name, value in asdict(counts).items():
-        if f"tiersnap_last_run_{name}" in HELP:
-            yield Sample(f"tiersnap_last_run_{name}", value)
-    yield Sample("tiersnap_last_run_errors", errors)
-
-
 def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterator[Sample]:
     """Yield the samples of a look at a host and its cluster, which ends now.
 
@@ -125,11 +118,7 @@ def of_doctor(exit_code: ExitCode, started_at: int, hung: int | None) -> Iterato
 
 
 def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterator[Sample]:
-    """Orphans by kind, also of the kinds of which there are none.
-
-    Args:
-        found: kind and bytes of each.
-    """
+    """Orphans by kind, also of the kinds of which there are none. `found`: kind and bytes of each."""
     counts = {kind: Count() for kind in kinds}
     for kind, size in found:
         counts[kind] += Count(1, size)

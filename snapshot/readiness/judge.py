@@ -69,7 +69,7 @@ def judge(
         )
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
-        held_back.pass_by(segment)
+        held_back.newer_bytes -= segment.size
         if verdict is Verdict.READY:
             verdict, reason = held_back.judge(segment, reason)
         readiness = Readiness(segment.base_offset, verdict, reason)
@@ -88,10 +88,6 @@ class _HeldBack:
     now: int
     newer_bytes: int  # of the log behind the segment that was passed last
     _has_left: bool = False
-
-    def pass_by(self, segment: SegmentFacts) -> None:
-        """Go on to a segment."""
-        self.newer_bytes -= segment.size
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
         """The verdict of a segment that would be READY for `reason`."""

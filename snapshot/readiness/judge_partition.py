@@ -80,7 +80,8 @@ class Policy:
             coverage: what remote storage holds of the log's lineage.
         """
         known = tuple(segments)
-        ends = [snapshots.get(_end(each, facts)) for each in known]
+        offsets = (facts.log_end_offset if each.next_base_offset is None else each.next_base_offset for each in known)
+        ends = [snapshots.get(offset) for offset in offsets]
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
         tiered = [replace(each, snapshot=self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
         verdicts = self._verdicts(facts, tiered, ends, coverage, broker)
@@ -140,10 +141,6 @@ class Policy:
         """
         is_read = found.file.crc32c is not None and found.comparison.strict is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
-
-
-def _end(segment: SegmentFacts, facts: PartitionFacts) -> int:
-    return facts.log_end_offset if segment.next_base_offset is None else segment.next_base_offset
 
 
 def open_at(base_offset: int, before: SnapshotAt | None) -> tuple[tuple[int, int], ...] | None:

@@ -68,10 +68,12 @@ class Verification:
         Raises:
             SourceNotFoundError: at the end, where `against` has no file of any partition.
         """
+        at = self.at or _EVERY_ENTRY
         for named, partition in partitions:
             for offset, comparison in self._compared(named, partition).items():
                 if comparison.strict is not SnapshotVerdict.MISSING:
-                    found = self._judged(offset, comparison)
+                    verdict, reason = comparison.verdict(*at), comparison.reason(*at)
+                    found = JudgedFile(offset, verdict, reason, comparison)
                     # What no broker loads is shown, and counts for nothing: retention moved the log start over it.
                     if self.against is not None or offset > partition.unloaded_below:
                         self.counts[found.verdict] += 1
@@ -119,10 +121,6 @@ class Verification:
             return dict(examination.snapshots)
         exactly.note_unreached()
         return exactly.found
-
-    def _judged(self, offset: int, comparison: Comparison) -> JudgedFile:
-        at = self.at or _EVERY_ENTRY
-        return JudgedFile(offset, comparison.verdict(*at), comparison.reason(*at), comparison)
 
 
 class ExactComparison:

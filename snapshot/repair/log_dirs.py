@@ -49,9 +49,11 @@ class HostRepair:
         """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
+            # For a full disk the plan alone, which counts the bytes it lacks.
+            opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
-                    planned = self._planned(each, partition, begins, self._opener(each, open_files))
+                    planned = self._planned(each, partition, begins, opener)
                 except NoSpaceError as error:
                     self.errors.append(error)
                     self.unwritten[each.uri] += 0
@@ -60,14 +62,11 @@ class HostRepair:
                 self.errors.append(error)
                 continue
             if each.uri not in self.unwritten:
-                self._count(each, planned)
+                self.actions.update(one.action for one in planned)
+                self.needed[each.uri] += _bytes(planned)
                 yield each, partition, planned
             else:
                 self._count_unwritten(each, planned)
-
-    def _opener(self, each: NamedLogDir, open_files: OpenFiles) -> OpenFiles:
-        """Return the way to open files; for a full disk `nowhere`, so that the plan counts the bytes it lacks."""
-        return nowhere if each.uri in self.unwritten else open_files
 
     def _planned(
         self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
@@ -77,10 +76,6 @@ class HostRepair:
         self.findings.extend(repaired.examination.findings)
         self.undone.extend(repaired.undone)
         return repaired.planned
-
-    def _count(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
-        self.actions.update(one.action for one in planned)
-        self.needed[each.uri] += _bytes(planned)
 
     def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
         self.actions.update(one.action for one in planned if not one.action.writes)
@@ -121,16 +116,12 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
     """
     with ExitStack() as locks:
         for each in log_dirs:
-            locks.enter_context(locked(_local(each)))
+            if not is_local(each):
+                raise UsageError(f"{each.uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
+            locks.enter_context(locked(Path(each.log_dir.path)))
         yield
 
 
 def is_local(each: NamedLogDir) -> bool:
     """Return whether the directory is of this host."""
     return bool(each.log_dir.filesystem.is_local)
-
-
-def _local(each: NamedLogDir) -> Path:
-    if not is_local(each):
-        raise UsageError(f"{each.uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
-    return Path(each.log_dir.path)

@@ -31,7 +31,7 @@ def lost_below_log_start(partition: Partition) -> bool:
 
 def undone_at_start(filesystem: FileSystem, partition: Partition) -> Iterator[str]:
     """Yield warnings if the next start of a broker will delete snapshots, those just written among them."""
-    for each in _closed(partition):
+    for each in (*partition.deleted_segments, *(one for one in partition.segments if not one.is_active)):
         if each.offset_index is None or _has_wrong_transaction_index(filesystem, each):
             yield f"{partition.name}: {_said(partition, each)}"
             return
@@ -54,11 +54,6 @@ def _said(partition: Partition, segment: Segment) -> str:
         f"{what}. At its next start the broker recovers the segment and deletes every snapshot above it but the last "
         "ones: move that .txnindex away, and the .index with it; start it once, stop it, then repair"
     )
-
-
-def _closed(partition: Partition) -> Iterator[Segment]:
-    yield from partition.deleted_segments
-    yield from (each for each in partition.segments if not each.is_active)
 
 
 def _has_wrong_transaction_index(filesystem: FileSystem, segment: Segment) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState, replay_runs
@@ -208,15 +208,6 @@ def snapshot_reader(filesystem: FileSystem, partition: Partition) -> ReadSnapsho
 
     def read(offset: int) -> bytes | None:
         ref = partition.snapshots.get(offset)
-        return None if ref is None else read_bytes(filesystem, ref)
+        return None if ref is None else read_bounded(filesystem, ref.path)
 
     return read
-
-
-def read_bytes(filesystem: FileSystem, ref: FileRef) -> bytes:
-    """The whole of a small file.
-
-    Raises:
-        OSError: it is gone, unreadable, no regular file, or too large to be one of a broker's.
-    """
-    return read_bounded(filesystem, ref.path)

@@ -106,27 +106,15 @@ class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        """Return what it holds.
-
-        Raises:
-            TiersnapError: it cannot be known.
-        """
+        """Return what it holds. Raises TiersnapError: it cannot be known."""
         ...
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        """Return the first of these copies whose snapshot starts a replay.
-
-        Raises:
-            TiersnapError: it cannot be known.
-        """
+        """Return the first of these copies whose snapshot starts a replay. Raises TiersnapError: it cannot be known."""
         ...
 
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
-        """Return the snapshot.
-
-        Raises:
-            TiersnapError: it is gone, or another one.
-        """
+        """Return the snapshot. Raises TiersnapError: it is gone, or another one."""
         ...
 
     def living_producers(

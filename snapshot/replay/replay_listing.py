@@ -101,26 +101,18 @@ class _OneReplay:
         # Not a byte goes where tiersnap may not upload.
         self._is_refused = listing.remote.encrypted_by is not None
         is_left = self._is_blind or self._is_refused
-        self._store = None if is_left or task.sink is None else self._store_in(task.sink)
-
-    def _store_in(self, sink: SnapshotSink) -> BoundaryStore:
-        task, listing = self._task, self._listing
-        return BoundaryStore(
-            sink,
-            self._partition,
-            listing.cluster_id,
-            task.options,
-            now=task.now,
-            away=task.away,
-            errors=self._errors,
-        )
+        self._store: BoundaryStore | None = None
+        if task.sink is not None and not is_left:
+            about = (self._partition, listing.cluster_id, task.options)
+            self._store = BoundaryStore(task.sink, *about, now=task.now, away=task.away, errors=self._errors)
 
     def replayed(self) -> Replayed:
         try:
             start = self._claimed_start() or self._resumed() or self._window_start()
             begins = self._beginning() if start is None else Beginning(self._is_continued, start)
         except TiersnapError as unknown:
-            return Replayed(self._nothing_known(), (unknown,))
+            nothing = Replay(replace(self._partition, segments=()))
+            return Replayed(replace(conclude(nothing, {}), findings=()), (unknown,))
         examination = examine_decodes(
             self._partition,
             self._decodes,
@@ -141,10 +133,6 @@ class _OneReplay:
         is_kept = is_finished and not self._unread_count and not self._is_refused
         state = examination.closed if is_kept else None
         return Replayed(examination, tuple(self._errors), self._unread_count, is_finished, state)
-
-    def _nothing_known(self) -> Examination:
-        """Return the examination of a partition that cannot be judged."""
-        return replace(conclude(Replay(replace(self._partition, segments=())), {}), findings=())
 
     def _resumed(self) -> StartState | None:
         """The state that an earlier replay left; what it said of the boundaries below stays true."""
@@ -244,12 +232,12 @@ class _OneReplay:
         self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
     ) -> dict[int, SnapshotAt]:
         """Return the stored results, with the snapshots that were written."""
-        there = {offset: self._stored_at(each) for offset, each in stored.items()}
+        run = self._task.run
+        there = {
+            at: StoredAt(each.key, each.crc32c, each.entry_count, run if each.is_new else None, each.is_mended)
+            for at, each in stored.items()
+        }
         return {at: replace(each, stored=there.get(at, each.stored)) for at, each in reached.items()}
-
-    def _stored_at(self, stored: StoredSnapshot) -> StoredAt:
-        written_by = self._task.run if stored.is_new else None
-        return StoredAt(stored.key, stored.crc32c, stored.entry_count, written_by, stored.is_mended)
 
     def _note_vanished(self, examination: Examination) -> None:
         """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""

@@ -123,20 +123,16 @@ def compare(
     harmful = (lacking, ours[differing], theirs[differing], extra[~explained])
     counts = (lacking.size, int(differing.sum()), int(forgotten.sum()), int((~explained).sum()))
     extending = int(explained.sum() + extends.sum())
+    strict = SnapshotVerdict.EXTENDS if extending else SnapshotVerdict.MATCHES
+    strict = SnapshotVerdict.SUSPECT if any(counts) else strict
     gap = "removed by the cleaner" if is_cleaned else f"from before offset {history_from}, where this log begins"
     return Comparison(
-        _strict(any(counts), extending),
+        strict,
         _words(found.size, computed.size, *counts, extending, gap),
         *counts,
         extending=extending,
         harmful_until=max(_harmful_until(entries) for entries in harmful),
     )
-
-
-def _strict(differs: bool, extending: int) -> SnapshotVerdict:
-    if differs:
-        return SnapshotVerdict.SUSPECT
-    return SnapshotVerdict.EXTENDS if extending else SnapshotVerdict.MATCHES
 
 
 def _harmful_until(entries: np.ndarray) -> int:

@@ -17,9 +17,9 @@ from typing import TypeVar
 import msgspec
 
 from tiersnap.snapshot.codecs import decoder
-from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER
 from tiersnap.snapshot.report.model import Count, PagePartition, Report, ReportHead, TopicReport
+from tiersnap.snapshot.units import escaped
 
 # Fields of a partition.
 _FIELDS = (

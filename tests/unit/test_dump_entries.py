@@ -14,7 +14,8 @@ from tests.reference import log_builder as lb
 from tests.reference.dump_cases import EVERY_KIND, LOG, SEGMENT
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA, recovered
-from tiersnap.snapshot.dump import lines, render
+from tiersnap.snapshot.dump import columns as lines
+from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Options
 from tiersnap.snapshot.dump.files import identify
 from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, LogEntries, is_valid

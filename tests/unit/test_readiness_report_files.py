@@ -24,13 +24,13 @@ from tiersnap.jobs.commands.report import (
 )
 from tiersnap.jobs.output import plain
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.files import CSV_COLUMNS, csv_cell, csv_chunks, json_chunks
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import Disk
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
+from tiersnap.snapshot.units import escaped
 
 pytestmark = pytest.mark.unit
 

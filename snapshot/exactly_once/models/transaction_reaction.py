@@ -84,7 +84,10 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
     conditions = ["can bump"] if can_bump else []
     row = first_row(TABLE, {"error": {name}, "request": {request}, "condition": conditions})
     cell = row[era.name]
-    return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), _said(error, era))
+    # Since 2.7 the application sees both epoch errors of a coordinator as fenced.
+    is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
+    said = Answer.PRODUCER_FENCED if is_stale else error
+    return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), said)
 
 
 def repair_steps(
@@ -100,9 +103,3 @@ def repair_steps(
     rows = (row for row in REPAIRS if era.name in words(row["eras"]))
     row = first_row(rows, {"coordinator": {coordinator}, "last error": {last_error}})
     return tuple(step if step.endswith(")") else f"{step})" for step in row["steps"].split("), "))
-
-
-def _said(error: Answer, era: ClientEra) -> Answer:
-    """Return the error that the application sees: since 2.7 both epoch errors of a coordinator say fenced."""
-    is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
-    return Answer.PRODUCER_FENCED if is_stale else error

@@ -142,12 +142,10 @@ class ProducersAtRisk:
             counts: dict[str, int | None] = {name: int(values[number]) for name, values in columns.items()}
             if not self._has_bytes:
                 counts["doubled_bytes"] = None
-            exposed = self._exposed_ms(last[number]) if counts["lost"] else 0
+            ends = None if last[number] == _NEVER else max(0, last[number] - self._now)
+            exposed = ends if counts["lost"] else 0
             found.append(Exposure(offset=offset, exposed_ms=exposed, **counts))  # type: ignore[arg-type]
         return found
-
-    def _exposed_ms(self, dropped_at: int) -> int | None:
-        return None if dropped_at == _NEVER else max(0, dropped_at - self._now)
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return the sum of the weights of those whose last batch would be appended once more."""

@@ -38,11 +38,7 @@ class TransactionRecord:
 
 
 def read_record(record: LogRecord, partition: int, path: str) -> TransactionRecord | Finding:
-    """Decode a record; a finding if not even the transactional id can be read.
-
-    Args:
-        path: of the segment, for findings.
-    """
+    """Decode a record; a finding if not even the transactional id can be read. `path`: of the segment, for findings."""
     try:
         transactional_id = decode_key(record.key)
     except (UnknownVersionError, CorruptTransactionStateError) as error:

@@ -103,11 +103,6 @@ NEXT_STEP = {
 LATE_BUFFER_MS = 300_000
 
 
-def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
-    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
-
-
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
     """An open transaction, what is to be thought of it and why."""
@@ -116,7 +111,7 @@ class JudgedTransaction:
     verdict: TransactionVerdict
     reason: str
     coordinated: KnownTransaction | None  # the transactional id that has its producer id, None if none is known
-    is_late: bool  # see `is_late`
+    is_late: bool  # a broker's PartitionsWithLateTransactionsCount counts its partition
 
     def minutes(self, as_of: int) -> int:
         """Return whole minutes since the producer's last write, as the tool prints them; towards 0."""
@@ -140,8 +135,8 @@ def judge_transaction(
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
         reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
-    late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
-    return JudgedTransaction(transaction, verdict, reason, coordinated, late)
+    is_late = idle > max_transaction_timeout + LATE_BUFFER_MS
+    return JudgedTransaction(transaction, verdict, reason, coordinated, is_late)
 
 
 def _of_coordinator(

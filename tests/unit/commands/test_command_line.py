@@ -21,7 +21,7 @@ from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.escaped import escaped
+from tiersnap.snapshot.units import escaped
 
 pytestmark = pytest.mark.unit
 
