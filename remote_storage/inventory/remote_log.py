@@ -25,7 +25,6 @@ from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -95,13 +94,13 @@ class RemoteLog:
 
     def _claim(self, copy: RemoteSegment) -> Claim | None:
         if copy.segment_id not in self._claims:
-            of = claimed_segment(name_of(self.partition), copy.start_offset, copy.leader_epochs)
+            of = copy.claimed_as
             known = copy.claim or (read_claim(self.store, _KEYS, of) if of in self.claimed else None)
             self._claims[copy.segment_id] = known
         return self._claims[copy.segment_id]
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
-        metadata = self._metadata(self.copies[of.segment_id])
+        metadata = self.copies[of.segment_id].metadata
         name = f"{self.store.uri}{self.layout.log_key(metadata)}: producer snapshot"
         try:
             data = self.layout.fetch_index(self.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
@@ -148,7 +147,7 @@ class RemoteLog:
 
     def _copy(self, found: RemoteSegment) -> RemoteSegment:
         """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
-        metadata = self._metadata(found)
+        metadata = found.metadata
         local = self.layout.is_local
         listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
@@ -159,9 +158,6 @@ class RemoteLog:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
         raise CorruptDataError(f"remote segment {found.segment_id} is gone")
-
-    def _metadata(self, copy: RemoteSegment) -> RemoteLogSegmentMetadata:
-        return metadata_of(name_of(self.partition), copy.segment_id, copy.start_offset, copy.end_offset)
 
 
 def name_of(partition: Partition) -> TopicIdPartition:
@@ -189,11 +185,6 @@ def metadata_of(
 def _is_of_lineage(copy: RemoteSegment, partition: Partition) -> bool:
     remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
     return remote.covers(copy.start_offset, copy.end_offset)
-
-
-def claimed_segment(partition: TopicIdPartition, start_offset: int, leader_epochs: LeaderEpochs) -> ClaimedSegment:
-    """Return what a claim of a segment with these leader epochs is of."""
-    return ClaimedSegment(partition, start_offset, leader_epochs[-1][0])
 
 
 def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
-from tiersnap.remote_storage.inventory.remote_log import RemoteLog, claimed_segment, metadata_of, vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_log import RemoteLog, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -109,7 +110,7 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
         copies: finished ones, those to be asked first in front.
     """
     for copy in copies:
-        segment = claimed_segment(partition, copy.start_offset, copy.leader_epochs)
+        segment = ClaimedSegment(partition, copy.start_offset, copy.leader_epochs[-1][0])
         try:
             snapshot = vouched_snapshot(read_claim(store, ObjectKeys(), segment), copy.segment_id)
         except CorruptDataError:
