@@ -83,7 +83,6 @@ def shown_by_store(store: ObjectStore, keys: ObjectKeys) -> Shown:
 
 
 def _beside_ours(store: ObjectStore, keys: ObjectKeys) -> Iterator[ObjectInfo]:
-    """Objects of a store but those below folders in which no manifest lies."""
     skipped = tuple(f"{keys.prefix}{name}/" for name in _NO_SEGMENTS)
     after: str | None = ""
     while after is not None:

@@ -89,7 +89,6 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
 def _is_settled(
     store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool
 ) -> bool:
-    """Return whether no claim of the segment contradicts the copy."""
     segment = copy.claimed_as
     if segment not in inventory.claimed:
         return True

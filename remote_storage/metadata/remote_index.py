@@ -126,7 +126,6 @@ class RemoteIndex:
             yield from self.epochs[epoch].read(start, end)
 
     def _next(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
-        """The record's segment as the record makes it."""
         if isinstance(record, SegmentRecord):
             known = self._known.get(record.metadata.id.segment_id)
             has_saved = record.metadata.state is SegmentState.COPY_SEGMENT_STARTED

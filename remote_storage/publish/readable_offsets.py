@@ -41,20 +41,11 @@ class ReadableOffsets:
         wrong: Collection[str],
         log_start_offset: int,
     ) -> None:
-        """Take what is known.
-
-        Args:
-            index: changed by what is planned.
-            of_this_log: finished copies of the leader's lineage.
-            gone: segment ids of finished copies that are not complete.
-            wrong: segment ids of copies that are there, and are to be replaced.
-            log_start_offset: offsets below count for nothing.
-        """
-        self._index = index
-        self._of_this_log = {each.id.segment_id: each for each in of_this_log}
-        self._gone = gone
-        self._wrong = wrong
-        self._log_start = log_start_offset
+        self._index = index  # changed by what is planned
+        self._of_this_log = {each.id.segment_id: each for each in of_this_log}  # finished, of the leader's lineage
+        self._gone = gone  # ids of finished segments that are not complete
+        self._wrong = wrong  # ids of segments that are there, and are to be replaced
+        self._log_start = log_start_offset  # offsets below count for nothing
         self._held: list[Interval] | None = None
 
     def hold(self, segment: RemoteLogSegmentMetadata) -> bool:
@@ -112,7 +103,6 @@ class ReadableOffsets:
             )
 
     def _read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """Yield the segments that brokers find for its offsets from the log start on."""
         for epoch, start, end in parts(copy):
             yield from self._index.epochs[epoch].read(max(start, self._log_start), end)
 

@@ -100,15 +100,11 @@ class InstallPlanner:
         *,
         compares: bool = True,
     ) -> None:
-        """Plan with `repair`'s options: a stored snapshot may lack what does no harm at their `now`.
-
-        Args:
-            read_here: bytes of the partition's own file at an offset.
-            compares: whether the boundaries are folded from the log; else their entries mean nothing.
-        """
         self.planned: list[PlannedInstall] = []
+        # A stored snapshot may lack what does no harm at the options' `now`.
         self._partition, self._stored, self._options = partition, stored, options
-        self._write, self._compares = write, compares
+        self._write = write
+        self._compares = compares  # whether boundaries are folded from the log; else their entries mean nothing
         self._repair = Planner(partition, options, read_here, needs_start=False)
         self._left = set(stored.offsets)
         self._bases = {segment.base_offset for segment in partition.segments}

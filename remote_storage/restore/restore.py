@@ -65,7 +65,6 @@ def carry_out(
 
 
 def _gone(error: ObjectNotFoundError) -> TransientError:
-    """Return the error for an object that was there when the restore was planned."""
     return TransientError(
         f"{error.message} since the restore was planned", hint="run restore again: it plans anew", **error.attrs
     )

@@ -40,7 +40,6 @@ def fetch_piece(store: ObjectStore, piece: LogPiece, folder: OwnFolder, name: st
 
 
 def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
-    """Copy the batches of [start offset, end offset)."""
     copy = piece.copy
     of = copy.metadata.id.topic_id_partition
     scan = SegmentScan(

@@ -225,14 +225,12 @@ class DirectoryStore:
     def _made(
         self, key: str, source: ByteSource, size: int, deadline: Deadline = NO_DEADLINE
     ) -> Iterator[tuple[Temporary, PutResult]]:
-        """A synced file with the first `size` bytes of `source`, and what a put of it gives."""
         with self._unfinished.temporary(key.rpartition("/")[2]) as temporary:
             with new_file(temporary.folder, temporary.name) as file:
                 crc = _copy(source, size, file, f"{self.root}/{key}", earliest(deadline, current()))
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        """Yield objects below `folder` (a key prefix ending in `/`, or empty)."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:

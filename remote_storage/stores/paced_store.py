@@ -184,8 +184,6 @@ class PacedStore:
 
 @dataclass(frozen=True, slots=True)
 class _PacedSource:
-    """A ByteSource that is read no faster than the pace."""
-
     inner: ByteSource
     pace: Pace
 

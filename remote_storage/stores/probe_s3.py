@@ -156,7 +156,6 @@ def _when(action: Period) -> str:
 
 
 def _reaches(rule: LifecycleRule, prefix: str) -> bool:
-    """Return whether a rule applies to some of the objects, none of which has tags."""
     given = rule.get("Filter", {})
     wanted: RuleFilter = {**given, **given.get("And", {})}
     if "Tag" in wanted or wanted.get("Tags"):

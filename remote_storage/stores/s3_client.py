@@ -216,7 +216,6 @@ def _client_of_process(settings: S3Settings, _pid: int) -> S3Client:
 
 
 def _timestamp(text: str) -> datetime:
-    """A time as S3 sends it, in a header or in XML."""
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(TypeError, ValueError):
             moment = parse(text)

@@ -104,7 +104,6 @@ class Freeing:
         return max([self.stuck.next_offset, *ends])
 
     def _is_passed_by(self, segment: Readiness) -> bool:
-        """Return whether the segment lies in a gap below the offset of the copy task."""
         is_gap = segment.verdict in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
         return is_gap and segment.base_offset < self.stuck.next_offset
 

@@ -77,7 +77,6 @@ class Ahead:
         return taken
 
     def _fill(self, taken: Iterable[PlannedSegment]) -> None:
-        """Begin as many as there may be beside what is `taken`."""
         held = [*taken, *(each.segment for each in self._begun.values())]
         size = sum(segment.log.size for segment in held)
         while self._waiting and len(held) < SEGMENTS_AT_ONCE:

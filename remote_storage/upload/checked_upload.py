@@ -62,7 +62,6 @@ class CheckedLog:
         raise self._wrong_epochs(self._wrong_epoch)
 
     def _next(self, nbytes: int) -> bytes:
-        """The next piece, checked; empty where the file ends early."""
         data = self._file.read(min(nbytes, self._left))
         if not data:
             return data

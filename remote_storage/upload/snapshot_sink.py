@@ -204,7 +204,6 @@ def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
 
 
 def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> None:
-    """Keep what an earlier run made of a log that was whole."""
     lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
     if lost is not None:
         raise CorruptDataError(
@@ -214,7 +213,6 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
 
 
 def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
-    """Return whether the object has all entries, and more from before a log start that retention moved since."""
     return compare(before, snapshot_file.decode(snapshot.data), history_from=snapshot.folded_from).is_start
 
 

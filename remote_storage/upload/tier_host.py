@@ -180,7 +180,6 @@ class HostTier:
         return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside
 
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
-        """Delete what ended attempts left, also where nothing is to be tiered."""
         job = TierJob(self.store, self.layout, ObjectKeys(), name_of(done.partition), self.tierer, known)
         try:
             swept = sweep_partition(self.store, job.keys, job.list_remote_partition(done.partition.first_base_offset))
