@@ -138,8 +138,8 @@ class Claim:
         return stored_json.encode(stored)
 
     @classmethod
-    def decode(cls, segment: ClaimedSegment, data: bytes, *, name: str, etag: str = "") -> Claim:
-        """The inverse of `encode`; raises as `stored_json.decode`."""
+    def decode(cls, segment: ClaimedSegment, data: bytes, *, name: str) -> Claim:
+        """The inverse of `encode`, without an etag; raises as `stored_json.decode`."""
         found = stored_json.decode(data, _StoredClaim, name=name, what="a claim", limit=MAX_BYTES, hint=_LOOK)
         if found.finished not in (None, found.attempts[-1].segment_id):
             why = f"finished by {found.finished}, which does not hold it"
@@ -147,7 +147,7 @@ class Claim:
         snapshot = None
         if (of := found.snapshot) is not None:
             snapshot = ClaimedSnapshot(int(of.crc32c, 16), of.provenance, of.verdict)
-        return cls(segment, tuple(map(_attempt, found.attempts)), found.finished, snapshot, etag, found.kept)
+        return cls(segment, tuple(map(_attempt, found.attempts)), found.finished, snapshot, kept=found.kept)
 
 
 class _StoredAttempt(Stored, frozen=True, kw_only=True):

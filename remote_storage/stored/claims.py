@@ -23,15 +23,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
-from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.process import Process, is_gone
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.snapshot.errors import ObjectExistsError
 
 _log = logging.getLogger(__name__)
@@ -197,16 +198,8 @@ def _key(keys: ObjectKeys, segment: ClaimedSegment) -> str:
 
 def _read(store: ObjectStore, key: str, segment: ClaimedSegment) -> tuple[Claim, int, int] | None:
     """The claim, its age and when it was last changed; ms, by the store's clock."""
-
-    def read() -> tuple[Claim, int, int]:
-        found = store.read(key, limit=MAX_BYTES)
-        claim = Claim.decode(segment, found.data, name=store.uri + key, etag=found.info.etag)
-        return claim, found.age, found.info.modified
-
-    try:
-        return read_twice_if_damaged(read)
-    except ObjectNotFoundError:
-        return None
+    found = stored_json.read(store, key, partial(Claim.decode, segment), limit=MAX_BYTES)
+    return None if found is None else (replace(found.content, etag=found.etag), found.age, found.written_at)
 
 
 def _replace(store: ObjectStore, key: str, new: Claim) -> Claim:

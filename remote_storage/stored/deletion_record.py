@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 
-from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import Offset, SegmentId, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 
 _log = logging.getLogger(__name__)
 
@@ -72,16 +71,8 @@ class _StoredRecord(StoredObject, frozen=True, kw_only=True):
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
     """Return the deletion record of a partition; raises as `stored_json.decode`."""
-    key = keys.expire(partition)
-
-    def read() -> ExpireRecord:
-        found = store.read(key, limit=_MOST_BYTES)
-        return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
-
-    try:
-        return read_twice_if_damaged(read)
-    except ObjectNotFoundError:
-        return ExpireRecord()
+    found = stored_json.read(store, keys.expire(partition), ExpireRecord.decode, limit=_MOST_BYTES)
+    return ExpireRecord() if found is None else replace(found.content, etag=found.etag)
 
 
 def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:

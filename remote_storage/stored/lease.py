@@ -14,12 +14,11 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, StoredObject
-from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
-from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -99,19 +98,19 @@ class Lease:
                 return self._store.put_if_absent(self.key, self._holder.encode()).etag
             except ObjectExistsError:
                 pass
-            try:
-                found, held = read_twice_if_damaged(self._read)
-            except ObjectNotFoundError:
+            found = stored_json.read(self._store, self.key, LeaseHolder.decode, limit=_MAX_BYTES)
+            if found is None:
                 continue
+            held = found.content
             if not held.ended and found.age <= stale_after_ms and not is_gone(held.process):
                 raise held_by_another(
                     self._store.uri + self.key,
                     held,
-                    found.info.modified,
+                    found.written_at,
                     f"if it is dead, its lease is over in {max(stale_after_ms - found.age, 0) // 1000} s",
                 )
             try:
-                taken = self._store.replace_if(self.key, self._holder.encode(), found.info.etag)
+                taken = self._store.replace_if(self.key, self._holder.encode(), found.etag)
             except ObjectChangedError:
                 continue
             _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, held.run_id)
@@ -120,10 +119,6 @@ class Lease:
             f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
             hint="let runs on one warehouse not overlap",
         )
-
-    def _read(self) -> tuple[ReadObject, LeaseHolder]:
-        found = self._store.read(self.key, limit=_MAX_BYTES)
-        return found, LeaseHolder.decode(found.data, name=self._store.uri + self.key)
 
     def renew(self) -> None:
         """Say that the run is alive. Raises LeaseLostError: another run has taken over."""

@@ -23,15 +23,14 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError, UnblockHeldError
+from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObject, Text
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
-from tiersnap.remote_storage.stores.object_store import ObjectStore, ReadObject
-from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -108,23 +107,20 @@ class SavedConfigsStore:
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
         key = self._keys.unblock(topic, topic_id)
 
-        def read() -> tuple[ReadObject, SavedConfigs]:
-            found = self._store.read(key, limit=_LARGEST_RECORD)
-            saved = decode_saved_configs(found.data, topic, topic_id, name=self._store.uri + key)
+        def decode(data: bytes, *, name: str) -> SavedConfigs:
+            saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
-                told = f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}"
-                raise _no_record(self._store.uri + key, told)
-            return found, saved
+                raise _no_record(name, f"tells of cluster {saved.cluster_id[:80]}, this is {cluster_id}")
+            return saved
 
-        try:
-            found, saved = read_twice_if_damaged(read)
-        except ObjectNotFoundError:
+        found = stored_json.read(self._store, key, decode, limit=_LARGEST_RECORD)
+        if found is None:
             return None
-        holder = saved.process
+        saved, holder = found.content, found.content.process
         is_another = holder is not None and holder != self._process and not is_gone(holder)
         if is_another and found.age <= STALE_AFTER_MS:
             raise self._held(saved, found.age)
-        self._etags[key], self._noted[key] = found.info.etag, saved
+        self._etags[key], self._noted[key] = found.etag, saved
         return saved
 
     def put(self, saved: SavedConfigs) -> None:

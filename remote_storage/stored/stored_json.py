@@ -7,13 +7,15 @@ is checked where the Struct becomes the dataclass that the rest of the program t
 from __future__ import annotations
 
 import logging
-from typing import Annotated, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import Decode, read_twice_if_damaged
 from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 from tiersnap.snapshot.units import human_bytes
@@ -45,6 +47,7 @@ class _Versioned(msgspec.Struct, frozen=True):
 
 
 T = TypeVar("T", bound=StoredObject)
+C = TypeVar("C")
 
 
 def encode(content: StoredObject) -> bytes:
@@ -82,6 +85,29 @@ def decode(data: bytes, kind: type[T], *, name: str, what: str, limit: int, hint
 def corrupt(name: str, what: str, why: object, hint: str = "") -> CorruptDataError:
     """Return the error that an object is not `what` it should be."""
     return CorruptDataError(f"{name}: not {what} that this tiersnap reads: {str(why)[:_SHOWN]}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent(Generic[C]):
+    """The content of an object as it was read; times are in ms, by the store's clock."""
+
+    content: C
+    etag: str  # for `write`
+    age: int  # since it was written
+    written_at: int
+
+
+def read(store: ObjectStore, key: str, decode: Decode[C], *, limit: int) -> StoredContent[C] | None:
+    """Return an object, read once more if that is damaged, None if there is none; raises as `decode`."""
+
+    def once() -> StoredContent[C]:
+        found = store.read(key, limit=limit)
+        return StoredContent(decode(found.data, name=store.uri + key), found.info.etag, found.age, found.info.modified)
+
+    try:
+        return read_twice_if_damaged(once)
+    except ObjectNotFoundError:
+        return None
 
 
 def write(store: ObjectStore, key: str, content: bytes, etag: str | None) -> str:
