@@ -18,15 +18,13 @@ from typing import NoReturn
 import click
 
 from tiersnap.jobs import settings as settings_file
-from tiersnap.jobs.command import output_option
+from tiersnap.jobs.command import HelpPage, output_option
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
-from tiersnap.jobs.help_page import HelpPage
-from tiersnap.jobs.logs import LogFormat, configure
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.settings import commands_of, leaves, options_of, variable_of
 from tiersnap.jobs.shown import masked
-from tiersnap.jobs.stdout import guarded
+from tiersnap.jobs.streams import LogFormat, configure, guarded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra

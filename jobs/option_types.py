@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from tiersnap.jobs.shown import masked, shown
-from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLOCK = "tiersnap.clock"
-# Properties of Kafka's Java clients that librdkafka has under another name.
-_JAVA_NAMES = {
-    "sasl.jaas.config": "sasl.username and sasl.password",
-    "ssl.truststore.location": "ssl.ca.location (a PEM file)",
-    "ssl.truststore.password": "nothing: ssl.ca.location is a PEM file",
-    "ssl.keystore.type": "nothing: ssl.keystore.location is a PKCS#12 file",
-}
 _LAST_MS = 253_402_300_799_999  # of the year 9999
 _MOST_SHOWN = 40
 
@@ -220,32 +213,3 @@ def _each(word: str) -> Iterator[str]:
                 f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
             )
         yield from matches
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Return the lines `name=value` of a file; `#` begins a comment line.
-
-    Raises:
-        SourceNotFoundError: there is no such file.
-        UsageError: a line has no `=`, or a name is of Kafka's Java clients only.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--command-config names a text file") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8", hint="--command-config names a text file") from error
-    properties: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or not name:
-            raise UsageError(f"{path}: line {number} is not `name=value`")  # not shown: it may hold a password
-        if name in _JAVA_NAMES:
-            raise UsageError(
-                f"{path}: line {number}: {name} is a property of Kafka's Java clients",
-                hint=f"librdkafka's is {_JAVA_NAMES[name]}",
-            )
-        properties[name] = value
-    return properties

@@ -22,10 +22,10 @@ from tiersnap.jobs.option_types import (
     Word,
     expand,
     once,
-    read_properties,
 )
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings

@@ -58,7 +58,7 @@ _ACTING_METHODS = {
 _VAGUE = {"What", "Whatever", "Who", "Whoever", "Whose", "How", "Whether", "Why", "Where", "When", "Which", "If", "Of"}
 _MAY_ACT_SILENTLY = {
     "remote_storage/stores/paced_store.py": "hands on to a store that logs",
-    "jobs/help_page.py": "write_text of click's HelpFormatter writes to memory",
+    "jobs/command.py": "write_text of click's HelpFormatter writes to memory",
 }
 
 

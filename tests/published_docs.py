@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from tiersnap.jobs.cli import cli
-from tiersnap.jobs.command import Command, Group, Prints
-from tiersnap.jobs.help_page import paragraphs_of
+from tiersnap.jobs.command import Command, Group, Prints, paragraphs_of
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding

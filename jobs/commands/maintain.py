@@ -1,12 +1,218 @@
-"""`tiersnap maintain`: what keeps remote storage and the tables free of what nobody needs."""
+"""`tiersnap maintain`: remove orphans in remote storage, and superseded rows and old files of the tables (on Spark)."""
 
 from __future__ import annotations
 
-import click
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from tiersnap.jobs.command import Group
-from tiersnap.jobs.commands.maintain_tables import maintain_tables
-from tiersnap.jobs.commands.remove_orphans import remove_orphans
+import click
+from msgspec import Meta
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
+
+from tiersnap.jobs import options as opt
+from tiersnap.jobs.command import Group, command
+from tiersnap.jobs.option_types import DURATION
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.sentences import ByName, ForPeople
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.retire.orphans import Orphan
+
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainedTable:
+    """A table of `maintain tables`."""
+
+    COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
+    table: str
+    rows: int
+    superseded: int
+    files: int
+    bytes: int
+    size: ForPeople
+
+
+@command(MaintainedTable, name="tables")
+@opt.warehouse_option
+@click.option(
+    "--vacuum-after",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="Files that no version of that age needs are deleted.",
+)
+@opt.s3_options
+@opt.spark_options
+@opt.apply_option("Delete; without it the rows are counted.")
+def maintain_tables(
+    output: Output, warehouse: str, vacuum_after: int | None, s3: S3Settings, spark: opt.SparkRequest, apply: bool
+) -> int:
+    """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
+
+    tiersnap maintain tables --warehouse s3://lake/tiersnap
+    tiersnap maintain tables --warehouse s3://lake/tiersnap --apply
+
+    Rows that a run or a report reads stay. A table's older versions can be read until their files are vacuumed.
+    """
+    if vacuum_after is None:
+        raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
+    from tiersnap.jobs.pipeline.maintenance import maintain
+    from tiersnap.jobs.pipeline.one_run import only_run
+    from tiersnap.jobs.pipeline.settings import new_run_id
+    from tiersnap.jobs.pipeline.warehouse import Warehouse
+    from tiersnap.snapshot.log.places import located
+
+    with only_run(located(warehouse), new_run_id(), s3) as check:
+        tables = Warehouse(spark.session(), located(warehouse), check)
+        done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
+    rows = [
+        MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
+        for each in done
+    ]
+    output.rows(MaintainedTable, rows)
+    if not done:
+        output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
+    elif not apply:
+        output.talk("nothing was deleted: give --apply")
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanRow:
+    """An orphan, and the action of `maintain remove-orphans` on it."""
+
+    COLUMNS: ClassVar = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    kind: OrphanKind
+    action: Fate
+    objects: int
+    bytes: int
+    size: ForPeople
+    name: str
+    reason: str
+    keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansSummary:
+    """`bytes` of all that is to be removed."""
+
+    orphans: ByName
+    removed: int
+    bytes: int
+    younger: Annotated[int, Meta(description="objects that are too young to be removed now")]
+    younger_removable_at: Annotated[
+        int | None, Meta(description="ms, by the store's clock: when the last of them may be removed")
+    ]
+
+
+@command(OrphanRow, name="remove-orphans", summary=OrphansSummary)
+@opt.cluster_options(required=True)
+@opt.remote_option
+@opt.s3_options
+@opt.topic_option
+@click.option(
+    "--older-than",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="Leave alone what is younger, by the clock of remote storage.",
+)
+@metrics_options
+@opt.apply_option("Remove; without it the plan is shown.")
+def remove_orphans(
+    output: Output,
+    cluster: Cluster,
+    remote: str,
+    s3: S3Settings,
+    topic: re.Pattern[str] | None,
+    older_than: int | None,
+    sinks: Sinks,
+    apply: bool,
+) -> int:
+    r"""Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
+
+    tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
+      --remote s3://bucket/tiers
+
+    Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
+    partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that
+    it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. Objects
+    that are too young are counted, with the time from which they may go.
+    """
+    from tiersnap.remote_storage.retire.orphan_kinds import OrphanKind
+
+    from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
+    from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
+    from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.snapshot.log.selection import matches_topic
+
+    if older_than is None or older_than < STALE_AFTER_MS:
+        raise UsageError(
+            f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
+            hint=f"give at least {format_duration(STALE_AFTER_MS)}",
+        )
+    store = open_existing_store(remote, s3, writes=apply)
+    known = ClusterRecords(cluster)
+    found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
+    done = OrphansOutcome(found, list(remove(store, found)) if apply else [])
+    younger = sum(len(each.keys) for each in done.waiting)
+    last = max((each.removable_at for each in done.waiting), default=None)
+    summary = OrphansSummary(
+        orphans=dict(Counter(str(each.action) for each in found)),
+        removed=sum(not failures for _, failures in done.done),
+        bytes=sum(each.size for each in done.wanted),
+        younger=younger,
+        younger_removable_at=last,
+    )
+    output.rows(OrphanRow, map(_row, found), summary=summary, errors=list(done.errors()))
+    for orphan in done.refused:
+        output.warn(f"refused: {orphan.partition}: {orphan.reason}")
+    for each in done.failures:
+        output.warn(f"still there: {each.key}: {each.reason}")
+    if last is not None:
+        are = count_of(younger, "object is", "objects are")
+        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
+    if not done.wanted:
+        output.talk("nothing to remove")
+    elif not apply:
+        output.talk("nothing was removed: give --apply")
+    if sinks.is_any:
+        from tiersnap.snapshot.metrics.of_run import of_orphans
+
+        left = [(str(each.kind), each.size) for each in done.left]
+        sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
+    return done.exit_code
+
+
+def _row(orphan: Orphan) -> OrphanRow:
+    at = orphan.partition
+    return OrphanRow(
+        topic=at.topic if at else "",
+        topic_id=at.topic_id if at else None,
+        partition=at.partition if at else None,
+        kind=orphan.kind,
+        action=orphan.action,
+        objects=len(orphan.keys),
+        bytes=orphan.size,
+        size=human_bytes(orphan.size),
+        name=orphan.segment_id or orphan.keys[0].rpartition("/")[2],
+        reason=orphan.reason,
+        keys=list(orphan.keys),
+    )
 
 
 @click.group(cls=Group)

@@ -107,7 +107,7 @@ def _settings(
     apply: bool,
 ) -> RunSettings:
     from tiersnap.jobs.pipeline.settings import RunSettings
-    from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+    from tiersnap.jobs.text_files import read_topic_ids
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 
@@ -120,7 +120,7 @@ def _settings(
         s3=s3,
         rate=rate,
         topic=topic,
-        topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
+        topic_ids=read_topic_ids(topic_ids),
         leaders=leaders,
         check_crc=check_crc,
         until=until,

@@ -92,7 +92,7 @@ class HostRequest:
 
     def host_in(self, layout: Layout, *, every_boundary: bool = False) -> HostTier:
         """Return the tiering in a layout."""
-        from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+        from tiersnap.jobs.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
 
@@ -102,7 +102,7 @@ class HostRequest:
             layout,
             ReplayOptions(*expires, every_boundary, self.replace),
             self.tierer,
-            topic_ids=read_topic_ids(self.topic_ids) if self.topic_ids else {},
+            topic_ids=read_topic_ids(self.topic_ids),
             check_crc=self.check_crc,
             allow_plaintext=self.allow_plaintext,
             apply=self.apply,
@@ -196,7 +196,7 @@ def tier(
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
     from tiersnap.jobs.host_report import host_run, write_report_and_metrics
-    from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+    from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.log.places import places_of

@@ -1,25 +1,33 @@
-"""Check a run's input before Spark starts, which takes seconds: its sources, its store, and the leaders."""
+"""Check a run's input before Spark starts, which takes seconds: its sources, its store, and the leaders.
+
+The driver itself lists no more than the names of partition folders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tiersnap.jobs.pipeline.discover import Discovered, discover
-from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
+from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientError, UnfinishedError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
-from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.log.places import places_of, resolve
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.readiness.copy_task import CopyTasks
+from tiersnap.snapshot.tables.schemas import schema_of
+from tiersnap.snapshot.tasks.sources import open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,3 +96,108 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
 def _copy_tasks(cluster: Cluster, found: Discovered) -> CopyTasks | None:
     names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
     return ask_copy_tasks(cluster, names, found.owners).tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The log directories and partitions of the sources.
+
+    Attributes:
+        folders: (source, folder name) of the partitions that are selected.
+        findings: what is wrong with the sources as a whole.
+        collected: of each source that holds decodes only, the log directory where its segments lie, for people.
+        collected_log_dirs: the same as a path on that host.
+        owners: of each source whose disk it is, where it says so.
+    """
+
+    folders: list[tuple[str, str]]
+    findings: list[Finding]
+    collected: dict[str, str]
+    collected_log_dirs: dict[str, str]
+    owners: dict[str, MetaProperties]
+
+
+def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_none: bool = False) -> Discovered:
+    """Return the partitions of the sources that `topic` selects; a source that is named twice is one.
+
+    A broker's disks may hold no partition yet; but if a topic was asked for, one is there, unless `may_be_none`.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError: a source is none, or no topic matches.
+        UsageError, CorruptDataError: a collected folder cannot be read.
+    """
+    found = Discovered([], [], {}, {}, {})
+    names = places_of(sources)
+    for uri in names:
+        source = open_source(uri)
+        found.findings.extend(source.findings)
+        if source.properties is not None:
+            found.owners[uri] = source.properties
+        if source.collected_from is not None:
+            found.collected[uri] = source.collected_from
+        if source.collected_log_dir is not None:
+            found.collected_log_dirs[uri] = source.collected_log_dir
+        for folder in source.folders:
+            name = split_folder_name(folder)
+            if name is not None and matches_topic(name[0], topic):
+                found.folders.append((uri, folder))
+    if topic is not None and not found.folders and not may_be_none:
+        raise NotALogDirError(
+            f"{', '.join(names)}: no partition matches --topic",
+            hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
+        )
+    return found
+
+
+LEADERS = schema_of(
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("leader", pa.int32()),  # a broker's id, -1 where the partition has no leader
+    ("log_dirs", pa.list_(pa.string())),  # the sources that are that broker's
+)
+
+
+def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], topics: Iterable[str]) -> pa.Table:
+    """Rows of LEADERS, one for each partition that the cluster has of `topics`.
+
+    Args:
+        owners: by source what its `meta.properties` says.
+
+    Raises:
+        UsageError: a source is of another cluster.
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    check_cluster(cluster, owners)
+    log_dirs: dict[int, list[str]] = {}
+    for log_dir, owner in owners.items():
+        if owner.node_id is not None:
+            log_dirs.setdefault(owner.node_id, []).append(log_dir)
+    rows = [
+        {"topic": topic.name, "partition": partition, "leader": leader, "log_dirs": log_dirs.get(leader, [])}
+        for topic in cluster.topics(topics).values()
+        for partition, leader in topic.leaders.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=LEADERS)
+
+
+def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
+    """Return the error about a partition with several replicas, none of which is known to lead.
+
+    Args:
+        leader: a broker's id, -1 where the partition has none, None where the cluster does not know the partition.
+    """
+    which = f"which of its {replica_count} replicas counts nobody knows, and it is left alone"
+    if leader is None:
+        return UnfinishedError(
+            f"{name}: the cluster has no such partition; {which}",
+            hint="leave the topic out with --topic, or say with --leader LOGDIR which replica counts",
+        )
+    if leader < 0:
+        return TransientError(
+            f"{name}: it has no leader now; {which}",
+            hint="run the same command again once it has one, or say with --leader LOGDIR which replica counts",
+        )
+    return UnfinishedError(
+        f"{name}: broker {leader} leads it, and no source is a log directory of that broker; {which}",
+        hint="give that log directory as --source, too, or say with --leader LOGDIR which replica counts",
+    )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tiersnap.jobs.pipeline import listing, schemas
-from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.snapshot.collected.source import open_collected
 from tiersnap.snapshot.errors import NotALogDirError
 

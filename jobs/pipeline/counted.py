@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.leaders import unled_error
+from tiersnap.jobs.pipeline.before_spark import unled_error
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState

@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import batches, decoding, listing, schemas
-from tiersnap.jobs.pipeline.before_spark import Session, started
+from tiersnap.jobs.pipeline.before_spark import Session, discover, started
 from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
-from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id

@@ -32,10 +32,10 @@ from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
-from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.jobs.pipeline.tiering import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, of_replicas, refuse
 from tiersnap.jobs.pipeline.warehouse import Warehouse, unrecorded_runs
+from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout

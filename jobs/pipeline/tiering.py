@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -10,18 +12,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.grouping import by_key
+from tiersnap.jobs.pipeline.counted import count_swept
+from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.listing import current, listed_segments
 from tiersnap.jobs.pipeline.replaying import input_rows, united
-from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import newest
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.retire.store_leftovers import sweep_store
+from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
+from tiersnap.snapshot.units import count_of
 
+_log = logging.getLogger(__name__)
 _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
@@ -67,7 +77,7 @@ def tier(
         tasks: no more of them at once; None for as many as the session makes.
     """
     function = lambda _, batches: task(batches)  # noqa: E731
-    return by_key(ready, PARTITION_KEY, ["base_offset"], function, of_arrow(schema), tasks=tasks)
+    return by_key(ready, PARTITION_KEY, ["base_offset"], function, schemas.of_arrow(schema), tasks=tasks)
 
 
 _FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "problem")]
@@ -94,3 +104,28 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
     known = input_rows(facts, Source.FACTS, "offset", "part", "fact", _FACT)
     found = input_rows(ours, Source.COPIES, "start_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
     return by_key(united([known, found]), PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)
+
+
+def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
+    """Remove what killed processes left of the store itself, and of the topics that are wanted; see sweep_store."""
+    swept = sweep_store(store, ObjectKeys(), lambda topic: matches_topic(topic, topics))
+    if str(swept):
+        talk(f"removed what killed processes had left: {swept}")
+
+
+def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
+    """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
+    task = SweepTask(store, layout.is_local)
+    removed, failed, first = count_swept(_swept(listed, task))
+    if failed:
+        partitions = count_of(failed, "partition")
+        _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
+    if removed:
+        talk(f"removed {count_of(removed, 'object')} that ended attempts had left")
+
+
+def _swept(listed: DataFrame, task: SweepTask) -> DataFrame:
+    """LISTED -> SWEPT: of partitions of which attempts left objects, each once however many replicas are listed."""
+    first = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
+    left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first)
+    return left.mapInArrow(of_batches(task), schemas.of_arrow(SWEPT))

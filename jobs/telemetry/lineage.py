@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from tiersnap.jobs.telemetry.best_effort import attempt, post, with_path
+from tiersnap.jobs.telemetry.metrics import attempt, post, with_path
 from tiersnap.snapshot import __version__
 
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"

@@ -22,8 +22,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.broker.oracle.judge import wrongly_tiered
 from tests.reference.command import tiersnap
-from tiersnap.jobs.pipeline.discover import discover
-from tiersnap.jobs.pipeline.leaders import leading_replicas
+from tiersnap.jobs.pipeline.before_spark import discover, leading_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import UsageError
 

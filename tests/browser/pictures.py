@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tests.browser.chromium import Chromium, missing
 from tests.reference.command import tiersnap
-from tiersnap.jobs.commands.demo import TOPIC_IDS
-from tiersnap.jobs.demo.demo_folder import find_logs
+from tiersnap.jobs.commands.demo import TOPIC_IDS, find_logs
 
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
 WIDTH = 1100

@@ -13,8 +13,7 @@ from tests.fuzz.seeds import ID, METADATA
 from tests.reference.crc32c import crc32c
 from tests.reference.record_batch import read_segment
 from tests.reference.walked import walked
-from tiersnap.jobs.option_types import read_properties
-from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.jobs.text_files import read_properties, read_topic_ids
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tests.reference import changes
 from tests.reference.changes import Row, Tables, input_batches, key_of
 from tests.reference.log_builder import TIMESTAMP
-from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout

@@ -27,6 +27,7 @@ from tests.reference.pipeline import Ran, Runner, arrow_table, as_table
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
+from tiersnap.jobs.pipeline.before_spark import LEADERS
 from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.counted import (
     MOST_TOLD,
@@ -36,7 +37,6 @@ from tiersnap.jobs.pipeline.counted import (
     count_unled,
     of_findings,
 )
-from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.settings import RunSettings

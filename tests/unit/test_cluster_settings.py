@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tiersnap.jobs.option_types import read_properties
+from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import TopicConfig
 from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak

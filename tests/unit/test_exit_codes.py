@@ -21,8 +21,7 @@ from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
 from tiersnap.jobs.commands.run import exit_code
-from tiersnap.jobs.pipeline.before_spark import run_input
-from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.before_spark import discover, run_input
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError

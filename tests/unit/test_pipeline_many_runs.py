@@ -14,7 +14,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.retention_meanwhile import delete_when_read
-from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

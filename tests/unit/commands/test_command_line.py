@@ -217,7 +217,7 @@ def test_debug_output_has_no_requests_in_it(tmp_path: Path) -> None:
 
 
 def test_a_file_of_client_properties_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    from tiersnap.jobs.option_types import read_properties
+    from tiersnap.jobs.text_files import read_properties
 
     (tmp_path / "p").write_bytes(os.urandom(4) + b"\xff\xfe")
     with pytest.raises(UsageError):

@@ -19,8 +19,8 @@ from tests.reference.command import tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.cli import cli
+from tiersnap.jobs.command import SECTIONS, examples_of
 from tiersnap.jobs.commands import COMMANDS, GROUPS
-from tiersnap.jobs.help_page import SECTIONS, examples_of
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.settings import commands_of, long_options

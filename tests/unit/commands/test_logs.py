@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.logs import LogFormat, configure
+from tiersnap.jobs.streams import LogFormat, configure
 from tiersnap.snapshot.tables.schemas import RUNS
 
 pytestmark = pytest.mark.unit
@@ -81,7 +81,7 @@ def test_every_logger_is_named_after_its_module() -> None:
                 if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                     continue
                 of_module = isinstance(node.func.value, ast.Name) and node.func.value.id == "logging"
-                if of_module and path.name != "logs.py":
+                if of_module and path.name != "streams.py":
                     assert node.func.attr == "getLogger", f"{path}: logging.{node.func.attr}"
                     assert [ast.unparse(each) for each in node.args] == ["__name__"], path
                     found += 1

@@ -20,7 +20,7 @@ from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.jobs.commands.run import run_options
 from tiersnap.jobs.option_types import expand
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError

@@ -14,7 +14,7 @@ import pytest
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.cli import run
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS
-from tiersnap.jobs.logs import LogFormat, configure
+from tiersnap.jobs.streams import LogFormat, configure
 
 pytestmark = [
     pytest.mark.unit,

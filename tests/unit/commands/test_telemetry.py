@@ -22,8 +22,8 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.command_lines import commands_in, parse, words_of
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.telemetry.best_effort import TIMEOUT_SECONDS, attempt
 from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
+from tiersnap.jobs.telemetry.metrics import TIMEOUT_SECONDS, attempt
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import of_ended, of_orphans
 from tiersnap.snapshot.metrics.samples import HELP, Sample, prometheus

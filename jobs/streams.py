@@ -1,14 +1,22 @@
-"""The log on stderr: lines for people, or an object a line for programs. Neither shows a secret."""
+"""The log on stderr, lines for people or an object a line for programs, neither with a secret; and a stdout that fails.
+
+stdout does not take what is written when its reader has gone (`… | head`), or its disk is full.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import masked, shown
+from tiersnap.snapshot.errors import ExitCode
 
 # What they log of requests and commands below this level holds tokens and settings, or an instruction a line.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
@@ -70,3 +78,51 @@ def configure(level: str, log_format: LogFormat) -> None:
     root.setLevel(level.upper())
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Return the exit code of the command, or what stdout makes of it: BROKEN_PIPE in silence, an error in a sentence.
+
+    Raises:
+        OSError: it is none of stdout.
+    """
+    if sys.stdout is None:  # closed by whoever started the process
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_stdout()
+        return int(ExitCode.BROKEN_PIPE)
+    except SystemExit as ended:  # click ends a completion with 0, and what a broken pipe stopped otherwise
+        return int(ExitCode.BROKEN_PIPE if ended.code else ExitCode.OK)
+    except OSError as error:
+        if not _is_of_stdout(error):
+            raise
+        _give_up_stdout()
+        from tiersnap.snapshot.atomic_file import cannot_write
+
+        refused = cannot_write(Path("stdout"), error)
+        Output().error_text(refused)
+        return int(refused.exit_code)
+    return code
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Return whether stdout refuses another line for the same reason; what was refused may have left its buffer."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as again:
+        return again.errno == error.errno
+    return False
+
+
+def _give_up_stdout() -> None:
+    """Give up stdout: its buffer would be written when the process ends, and fail once more."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), number)
