@@ -48,13 +48,9 @@ def lacks_table(warehouse: str, table: str) -> bool:
 
 @dataclass(frozen=True)
 class RunInput:
-    """The input of a run.
+    """The input of a run: partition folders of the sources, and remote storage, which answered.
 
-    Attributes:
-        found: partition folders of the sources.
-        store: remote storage, which answered.
-        leaders: rows of LEADERS, None where no cluster has to be asked.
-        copy_tasks: what a cluster says of them, None where none is asked.
+    `leaders` are rows of LEADERS, `copy_tasks` what a cluster says of them; None where no cluster is asked.
     """
 
     found: Discovered
@@ -158,14 +154,10 @@ LEADERS = schema_of(
 
 
 def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], topics: Iterable[str]) -> pa.Table:
-    """Rows of LEADERS, one for each partition that the cluster has of `topics`.
-
-    Args:
-        owners: by source what its `meta.properties` says.
+    """Return rows of LEADERS, one for each partition that the cluster has of `topics`; `owners` by source.
 
     Raises:
-        UsageError: a source is of another cluster.
-        BrokerUnavailableError: the cluster does not answer.
+        UsageError, BrokerUnavailableError: a source is of another cluster; the cluster does not answer.
     """
     check_cluster(cluster, owners)
     log_dirs: dict[int, list[str]] = {}
@@ -183,8 +175,7 @@ def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], top
 def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
     """Return the error about a partition with several replicas, none of which is known to lead.
 
-    Args:
-        leader: a broker's id, -1 where the partition has none, None where the cluster does not know the partition.
+    `leader` is a broker's id, -1 where the partition has none, None where the cluster does not know the partition.
     """
     which = f"which of its {replica_count} replicas counts nobody knows, and it is left alone"
     if leader is None:

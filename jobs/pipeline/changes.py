@@ -220,12 +220,9 @@ def _is_as_it_was(check_crc: bool, not_read: str) -> str:
 def gone_partitions(
     partitions: DataFrame, listed: DataFrame, *, sources: Sequence[str], topics: re.Pattern[str] | None, run: int
 ) -> DataFrame:
-    """Rows to append to `partitions`: GONE, for each that this run looked for and did not find.
+    """Return rows to append to the table `partitions`: GONE, for each that this run looked for in vain.
 
-    Args:
-        partitions: the table.
-        listed: PARTITION_KEY of what was found.
-        sources, topics: where and what the run looked for.
+    `listed` is PARTITION_KEY of what was found; `sources` and `topics` say where and what the run looked for.
     """
     # One condition, which is not pushed down: the table is read as the changes read it.
     is_looked_for = F.when(F.col("replayed.kind") == str(FactKind.REPLAYED), F.col("log_dir").isin(list(sources)))
@@ -272,13 +269,7 @@ def kept() -> Iterator[Keep]:
 
 
 def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
-    """UNREAD rows of the partitions that are as they were replayed.
-
-    Args:
-        changes: rows of changes.partition_changes.
-        listed: LISTED rows.
-        partitions: the table.
-    """
+    """Return UNREAD rows of the partitions that are as they were replayed, by rows of `partition_changes`."""
     key = list(PARTITION_KEY)
     among = changes.where("unread_count > 0").select(*key)
     boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("boundary.not_read is not null")

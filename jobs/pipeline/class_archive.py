@@ -40,11 +40,7 @@ def options() -> str:
 def make_archive(settings: dict[str, str]) -> Path:
     """Run a few small queries in a JVM of their own, and archive the classes that they needed.
 
-    Args:
-        settings: of a session of this host, as session.local_settings has them.
-
-    Raises:
-        RuntimeError: the queries failed.
+    `settings` are those of a session of this host (session.local_settings). RuntimeError if the queries fail.
     """
     spec, target = importlib.util.find_spec("pyspark"), archive()
     if target.is_file():

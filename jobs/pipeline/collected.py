@@ -15,12 +15,10 @@ from tiersnap.snapshot.errors import NotALogDirError
 
 
 def collected_batches(spark: SparkSession, uri: str, *, topic: str | None = None) -> DataFrame:
-    """Collected folder -> RECORD_BATCHES, one row a batch of the segments that its listings name now.
+    """Return RECORD_BATCHES of a collected folder, one row a batch of the segments that its listings name now.
 
-    Tasks read the objects themselves, so rows of segments that were collected again are not read twice.
-
-    Args:
-        topic: a regular expression for whole topic names; None for all.
+    Tasks read the objects themselves, so rows of segments that were collected again are not read twice. `topic` is a
+    regular expression for whole topic names; None for all.
 
     Raises:
         SourceNotFoundError, NotALogDirError: `uri` is no collected folder, or no topic is selected.

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -24,31 +24,14 @@ from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.totals import RunTotals
+
 MOST_TOLD = 20
 _ALL = 2**62  # more producers than there are
 
 
-class Counts(Protocol):
-    """The counts of `failures`."""
-
-    @property
-    def errors(self) -> int:
-        """Rows that tell of an error."""
-
-    @property
-    def is_transient(self) -> bool:
-        """All of them may pass."""
-
-    @property
-    def damaged(self) -> int:
-        """Return how many of them tell of damage."""
-
-    @property
-    def refused(self) -> int:
-        """Return how many of them are refusals."""
-
-
-def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None:
+def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> None:
     """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
     if _count_failures(outcome, counts):
         unanswered = listed.where("remote_error is not null")
@@ -57,15 +40,10 @@ def count_listed(outcome: RunOutcome, counts: Counts, listed: DataFrame) -> None
 
 
 def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
-    """Add the replicas that have forgotten producers, the worst first, each with the one that should lead.
+    """Add the `count` replicas that have forgotten producers, the worst first, each with the one that should lead.
 
-    Of several replicas of a partition that is the one that knows most. One that was collected, or of which remote
-    storage tells nothing, is not looked at.
-
-    Args:
-        count: how many there are.
-        replicas: LISTED rows of all sources.
-        collected: log directories that were collected.
+    Of several `replicas` of a partition (LISTED rows) that is the one that knows most. One that was collected, or of
+    which remote storage tells nothing, is not looked at.
     """
     outcome.forgetful_count = count
     if not count:
@@ -121,7 +99,7 @@ def failures(is_error: Column) -> tuple[Column, ...]:
     )
 
 
-def _count_failures(outcome: RunOutcome, counts: Counts) -> bool:
+def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
     """Add what `failures` counted; whether there is any."""
     outcome.error_count += counts.errors
     if counts.errors:
@@ -169,11 +147,7 @@ def of_findings(findings: DataFrame) -> DataFrame:
 def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
     """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended.
 
-    They come to the exit code that they have in every command.
-
-    Args:
-        counts: rows of `of_findings`.
-        findings: the rows that were counted.
+    They come to the exit code that they have in every command. `counts` are rows of `of_findings`, of these `findings`.
     """
     outcome.finding_count += sum(row["segments"] for row in counts)
     kinds = (FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"])

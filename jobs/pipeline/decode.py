@@ -27,14 +27,9 @@ TABLE = "record_batches"
 
 @dataclass(frozen=True)
 class DecodeSettings:
-    """The settings of `tiersnap decode`.
+    """The settings of `tiersnap decode`; `topic` is for whole names, None for all.
 
-    Attributes:
-        sources: log directories.
-        warehouse: URI of the folder with the Delta tables.
-        topic: for whole topic names; None for all.
-        apply: append to the table; without it the segments are counted.
-        s3: of the server of a warehouse on S3.
+    Without `apply` the segments are counted, and nothing is appended.
     """
 
     sources: tuple[str, ...]
@@ -48,13 +43,10 @@ class DecodeSettings:
 
 @dataclass
 class DecodeOutcome:
-    """The segments that were decoded, or would be.
+    """The segments that were decoded, or would be: those that are new or have changed, and the bytes of their files.
 
-    Attributes:
-        segments: that are new or have changed; `bytes` of their files.
-        batches: rows that were appended.
-        stale: segments whose rows were deleted, or would be, because their batches are not in the log any more.
-        damage: what is wrong with the log directories, and with the segments that the table has.
+    `batches` rows were appended; rows of `stale` segments, whose batches are not in the log any more, were deleted, or
+    would be. `damage` is of the log directories, and of the segments that the table has.
     """
 
     segments: int = 0
@@ -68,8 +60,7 @@ class DecodeOutcome:
 def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOutcome:
     """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
 
-    Args:
-        spark: the session, or a function that starts it, which is called once the sources were found.
+    `spark` is the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         TransientError: another run is at work on the warehouse.
@@ -97,7 +88,8 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
         if not settings.apply:
             looked_at = looked_at.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
         elif outcome.segments:
-            mine = _append(warehouse, wanted, work, settings, outcome, 1 + _last_run(known))
+            last = known.agg(F.max("known_run").alias("run")).collect()[0].run or 0
+            mine = _append(warehouse, wanted, work, settings, outcome, 1 + last)
             before = known.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
             decoded = before.unionByName(batches.known_segments(mine))
         if settings.apply and outcome.stale:
@@ -107,11 +99,6 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
         of_logs, _ = damage(listed, unread, keep, check_crc=settings.check_crc)
         outcome.damage = of_logs.behind(found.findings)
     return outcome
-
-
-def _last_run(known: DataFrame) -> int:
-    """Number of the newest decode in the table, 0 before the first."""
-    return int(known.agg(F.max("known_run").alias("run")).collect()[0].run or 0)
 
 
 def _append(

@@ -93,12 +93,9 @@ _MOST_SHOWN = 1_000
 
 @dataclass(frozen=True)
 class Damage:
-    """The damage that was found.
+    """The damage that was found: the first findings, in the order of the log, and counts of all by kind.
 
-    Attributes:
-        findings: the first of them, in the order of the log.
-        counts: of all, by kind.
-        legacy_count: sound segments that end with entries of magic 0 or 1, which have no rows.
+    `legacy_count` is of sound segments that end with entries of magic 0 or 1, which have no rows.
     """
 
     findings: Sequence[Finding] = ()
@@ -129,13 +126,10 @@ def work_of(wanted: DataFrame) -> Work:
 
 
 def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
-    """Findings of a listing, and of segments whose rows end before the file does: those are read again for the reason.
+    """Return findings of a listing, and of segments whose rows end before the file does: those are read again.
 
-    Gives also the rows of all findings, with PARTITION_KEY; they are cached.
-
-    Args:
-        listed: LISTED rows.
-        unread: WANTED rows of batches.unread_segments. In the active segment a tail that was being written is none.
+    Gives also the rows of all findings, with PARTITION_KEY; they are cached. `unread` are rows of
+    batches.unread_segments; in the active segment a tail that was being written is none.
     """
     work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
     if work.segments:

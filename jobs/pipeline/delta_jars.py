@@ -63,8 +63,7 @@ def jars() -> list[str]:
 def install() -> Path:
     """Resolve the jars through the Ivy that comes inside pyspark; where they are, only their hashes are looked at.
 
-    Raises:
-        RuntimeError: Ivy could not resolve them, or a jar is not the one that is pinned.
+    Raises RuntimeError if Ivy cannot resolve them, or a jar is not the one that is pinned.
     """
     target = folder()
     if jars():
@@ -102,11 +101,7 @@ def pinned() -> dict[str, str]:
 
 
 def check_hashes(found: Path) -> None:
-    """See that each jar of a folder is pinned, and that none has changed.
-
-    Raises:
-        RuntimeError: one is not, or has.
-    """
+    """Refuse a folder in which a jar is not pinned, or has changed (RuntimeError)."""
     known = pinned()
     for jar in sorted(found.glob("*.jar")):
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.jobs.pipeline.batches import with_settings
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
 from tiersnap.jobs.pipeline.listing import order
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
@@ -24,18 +24,17 @@ from tiersnap.snapshot.units import format_duration
 _log = logging.getLogger(__name__)
 
 _LEAST_HOURS = 168
+_STATE_KEY = (*ATTEMPT_KEY, "state", "run")
 _DELTA_CHECKS = "spark.databricks.delta.retentionDurationCheck.enabled"
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+# Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two.
+_FEW_LISTING_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """The rows to remove from one table, or removed.
+    """The rows to remove from one table, or removed: of its `rows` before those that no reader asks for any more.
 
-    Attributes:
-        rows: of the table, before.
-        superseded: of them, rows that no reader asks for any more.
-        files, size: of the newest version: files, bytes; after the work where there was any.
+    `files` and `size` (bytes) are of the newest version, after the work where there was any.
     """
 
     table: str
@@ -45,22 +44,9 @@ class Maintained:
     size: int
 
 
-@contextmanager
-def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
-    """Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two."""
-    before = spark.conf.get(_LISTING_TASKS)
-    spark.conf.set(_LISTING_TASKS, "8")
-    try:
-        yield
-    finally:
-        spark.conf.set(_LISTING_TASKS, str(before))
-
-
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
     """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later replay did not find."""
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
-    last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
-    older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
     # A replay that came to no end states no segments, and says nothing of any.
     stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
     replayed = stated.select(*PARTITION_KEY, F.col("run").alias("_replayed")).distinct()
@@ -71,14 +57,13 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
         .join(there, on=list(SEGMENT_KEY), how="left_anti")
         .select(*SEGMENT_KEY, "run")
     )
-    return older.unionByName(gone).distinct()
+    return superseded(segments, SEGMENT_KEY).unionByName(gone).distinct()
 
 
-def superseded_partitions(partitions: DataFrame) -> DataFrame:
-    """PARTITION_KEY and run of replays that are not the newest of their partition."""
-    keys = partitions.select(*PARTITION_KEY, "run").distinct()
-    last = F.max("run").over(Window.partitionBy(*PARTITION_KEY))
-    return keys.withColumn("_last", last).where("run < _last").select(*PARTITION_KEY, "run")
+def superseded(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return `key` and run of the rows that are not of the newest run of their key."""
+    last = F.max("run").over(Window.partitionBy(*key))
+    return rows.select(*key, "run").distinct().withColumn("_last", last).where("run < _last").select(*key, "run")
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
@@ -86,14 +71,7 @@ def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
     rows = remote_log_segments.where("segment_id is not null and state is not null")
     last = F.max(order()).over(Window.partitionBy(*ATTEMPT_KEY))
     left = rows.withColumn("_order", order()).withColumn("_last", last).where("_order < _last")
-    return left.select(*ATTEMPT_KEY, "state", "run").distinct()
-
-
-def superseded_checks(remote_checks: DataFrame) -> DataFrame:
-    """CHECK_KEY and run of checks that are not the newest of their segment."""
-    keys = remote_checks.select(*CHECK_KEY, "run").distinct()
-    last = F.max("run").over(Window.partitionBy(*CHECK_KEY))
-    return keys.withColumn("_last", last).where("run < _last").select(*CHECK_KEY, "run")
+    return left.select(*_STATE_KEY).distinct()
 
 
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[Maintained]:
@@ -118,14 +96,10 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     partitions = warehouse.read("partitions")
     plans: list[tuple[str, Sequence[str], DataFrame]] = [
         ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
-        (
-            "remote_log_segments",
-            (*ATTEMPT_KEY, "state", "run"),
-            superseded_states(warehouse.read("remote_log_segments")),
-        ),
-        ("remote_checks", (*CHECK_KEY, "run"), superseded_checks(warehouse.read("remote_checks"))),
+        ("remote_log_segments", _STATE_KEY, superseded_states(warehouse.read("remote_log_segments"))),
+        ("remote_checks", (*CHECK_KEY, "run"), superseded(warehouse.read("remote_checks"), CHECK_KEY)),
         # Last: what is superseded elsewhere is told by it.
-        ("partitions", (*PARTITION_KEY, "run"), superseded_partitions(partitions)),
+        ("partitions", (*PARTITION_KEY, "run"), superseded(partitions, PARTITION_KEY)),
     ]
     for table, key, doomed in plans:
         if warehouse.exists(table):
@@ -143,7 +117,7 @@ def _one(
         if superseded:
             warehouse.delete(table, key, doomed)
         delta.optimize().executeCompaction()
-        with _few_listing_tasks(warehouse.spark):
+        with with_settings(warehouse.spark, _FEW_LISTING_TASKS):
             delta.vacuum(vacuum_after_hours)
         _log.info("maintained %s: %d superseded rows went", warehouse.path(table), superseded)
     detail = delta.detail().select("numFiles", "sizeInBytes").first()

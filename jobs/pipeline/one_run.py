@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.stored.lease import (
-    RENEWED_EACH_S,
-    Lease,
-    LeaseHolder,
-    held_by_another,
-)
+from tiersnap.remote_storage.stored.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
 from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -33,9 +28,9 @@ LEASE_KEY = "tiersnap-lease.json"
 
 @contextmanager
 def only_run(
-    warehouse: str, run_id: str, s3: S3Settings | None = None, *, renewed_each_s: float = RENEWED_EACH_S
+    warehouse: str | None, run_id: str, s3: S3Settings | None = None, *, renewed_each_s: float = RENEWED_EACH_S
 ) -> Iterator[Callable[[], None]]:
-    """Keep other runs off a warehouse for as long as this process lives; gives what to ask before each commit.
+    """Keep other runs off a warehouse, if any, while this process lives; gives what to ask before each commit.
 
     A second run would take the copies of the first for those of one that was killed, and delete them under its hands.
     Other file systems than these two know no locks that are the same everywhere; there the scheduler must see to it
@@ -45,12 +40,12 @@ def only_run(
         TransientError: another run is at work; so what is given says when another has taken over.
         UsageError: the folder cannot be made, or is a broker's (LogDirAsTargetError).
     """
+    if warehouse is None or ("://" in warehouse and not warehouse.startswith(("s3://", "file:"))):
+        yield _nothing
+        return
     if warehouse.startswith("s3://"):
         with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
             yield check
-        return
-    if "://" in warehouse and not warehouse.startswith("file:"):
-        yield _nothing
         return
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")

@@ -24,12 +24,7 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class Changed:
-    """The partitions to replay.
-
-    Attributes:
-        rows: PARTITION_KEY and `start_offset`, which are computed once.
-        partitions, segments: how many there are, and how many segments they have.
-    """
+    """The partitions to replay: PARTITION_KEY and `start_offset`, computed once; how many, with how many segments."""
 
     rows: DataFrame
     partitions: int
@@ -54,12 +49,9 @@ class Changed:
 def partition_input(
     listed: DataFrame, changed: Changed, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
 ) -> DataFrame:
-    """INPUT rows of the partitions that changed; payloads of the tables go nowhere but here.
+    """Return INPUT rows of the partitions that changed; payloads of the tables go nowhere but here.
 
-    Args:
-        listed: LISTED rows.
-        segments, partitions: the tables, with the decodes of this run in them.
-        is_bounded: some partitions were listed with a scan window.
+    `segments` has the decodes of this run in it; `is_bounded`: some partitions were listed with a scan window.
     """
     key, of_segment = list(PARTITION_KEY), list(SEGMENT_KEY)
     ours = listed.join(changed.rows, on=key)

@@ -15,17 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.host_report import disks_below
-from tiersnap.jobs.pipeline import (
-    changes,
-    checking,
-    counted,
-    decoding,
-    listing,
-    replaying,
-    schemas,
-    summary,
-    tiering,
-)
+from tiersnap.jobs.pipeline import changes, checking, counted, decoding, listing, replaying, schemas, summary, tiering
 from tiersnap.jobs.pipeline.batches import sized_for
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
 from tiersnap.jobs.pipeline.one_run import only_run
@@ -33,7 +23,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.tiering import sweep_listed, sweep_whole_store
-from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, of_replicas, refuse
+from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
 from tiersnap.jobs.pipeline.warehouse import Warehouse, unrecorded_runs
 from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -200,7 +190,8 @@ class _Run:
         differences, gone = self._differences(listed), self._gone(found, listed)
         runs = changes.newest_runs(*map(self._warehouse.read, _NUMBERED))
         frames = [
-            *(of_changes(changed), of_listing(listed), of_replicas(self._replicas), runs),
+            *(of_changes(changed), of_listing(listed), runs),
+            self._replicas.agg(F.count("forgotten").alias("forgetful")),
             *(rows.agg(F.count("*").alias(name)) for rows, name in ((differences, "differences"), (gone, "gone"))),
         ]
         totals = asked(frames)

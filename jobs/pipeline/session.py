@@ -87,11 +87,7 @@ def defaults() -> dict[str, str]:
 
 
 def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
-    """--spark-conf NAME=VALUE as settings.
-
-    Raises:
-        UsageError: one is not NAME=VALUE.
-    """
+    """Return --spark-conf NAME=VALUE as settings; UsageError for another word."""
     conf = {}
     for setting in spark_conf:
         name, separator, value = setting.partition("=")
@@ -104,7 +100,7 @@ def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
 def open_session(
     master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap", java_options: str = QUICK_START
 ) -> SparkSession:
-    """The active session, or one that is made.
+    """Return the active session, or one that is made.
 
     Args:
         master: None leaves it to the session that is there, to the submit, or else takes this host.
@@ -113,8 +109,7 @@ def open_session(
 
     Raises:
         MissingExtraError: pyspark is not installed, or there is no Java.
-        UsageError: Spark knows no such master.
-        TransientError: the master does not answer.
+        UsageError, TransientError: Spark knows no such master; or it does not answer.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(

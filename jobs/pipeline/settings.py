@@ -23,27 +23,21 @@ def new_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run; all but the first three have defaults.
+    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source.
 
     Attributes:
         sources: log directories and collected folders, one replica of a partition each; kept as `places_of` names them.
-        remote: URI of remote storage.
-        warehouse: URI of the folder with the Delta tables.
+        remote, warehouse: URIs of remote storage and of the folder with the Delta tables.
         topic: a regular expression for whole topic names; None for all.
         topic_ids: ids by topic, for topics of brokers before 2.8.
         leaders: of two replicas of a partition only those in these log directories are looked at.
         rate: bytes a second that all workers together send of segments; None for no limit.
-        check_crc: verify the CRC-32C of every batch that is decoded.
         until: ms, exclusive; of each partition only the segments below the first whose largest timestamp is not older
             are tiered. None for all.
         allow_plaintext: also among segments that the plugin encrypted.
         left_for: ms after a broker's upload during which segments of its partition are left to it; None leaves none.
-        apply: write to remote storage.
         now: ms; the one time that a run knows.
         options: see RunInfo.
-
-    Raises:
-        UsageError: a leader that is no source.
     """
 
     sources: tuple[str, ...]

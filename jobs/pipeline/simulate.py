@@ -33,10 +33,7 @@ class SimulateOutcome:
 def simulate_warehouse(
     spark: SparkSession | Session, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
 ) -> SimulateOutcome:
-    """Simulate from the tables.
-
-    Args:
-        everything: also answers that are the leader's.
+    """Simulate from the tables; `everything`: also answers that are the leader's.
 
     Raises:
         SourceNotFoundError: no partition was ever replayed.
@@ -108,10 +105,7 @@ def risk_of_warehouse(
     boundaries: bool,
     limit: int,
 ) -> RiskOutcome:
-    """Reckon the numbers from the tables.
-
-    Args:
-        limit: rows that are brought here.
+    """Reckon the numbers from the tables, and bring the worst `limit` rows.
 
     Raises:
         SourceNotFoundError: no partition that is wanted was ever replayed.

@@ -34,14 +34,7 @@ from pyspark.sql.types import StructType
 
 from tiersnap.jobs.pipeline.schemas import RECORD_BATCHES
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import (
-    LogDir,
-    Partition,
-    Segment,
-    open_log_dir,
-    read_partition,
-    split_folder_name,
-)
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, read_partition, split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.tables.schemas import to_batch
@@ -56,12 +49,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SourceFilter:
-    """The part of a log directory that is read.
+    """The part of a log directory that is read: `topic` matches the whole name; None selects all.
 
-    Attributes:
-        topic: matches the whole name; None for all.
-        partition: None for all.
-        from_offset, until_offset: of base offsets, inclusive and exclusive.
+    Base offsets are from `from_offset` (inclusive) to `until_offset` (exclusive).
     """
 
     topic: re.Pattern[str] | None = None
@@ -71,11 +61,7 @@ class SourceFilter:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceFilter:
-        """The filter of a reader's options, names in lower case.
-
-        Raises:
-            ValueError: one is not what it should be.
-        """
+        """Return the filter of a reader's options, names in lower case; ValueError if one is not what it should be."""
         try:
             topic = re.compile(options["topic"]) if "topic" in options else None
         except re.error as error:

@@ -69,11 +69,7 @@ def _address(master: str, address: str, usual: int | None) -> tuple[str, int]:
 
 
 def check_java() -> None:
-    """See that there is a Java that Spark's scripts would start.
-
-    Raises:
-        MissingExtraError: there is none.
-    """
+    """Refuse a host without a Java that Spark's scripts would start (MissingExtraError)."""
     home = os.environ.get("JAVA_HOME")
     found = os.access(Path(home) / "bin" / "java", os.X_OK) if home else shutil.which("java") is not None
     if not found:
@@ -92,10 +88,9 @@ _FLAG = "--print-submit"
 def submit_line(
     main: Path, words: Sequence[str], master: str | None, conf: Mapping[str, str], *, config: Path | None = None
 ) -> str:
-    """One line for a shell: `words` go to `main`, but for what spark-submit takes itself.
+    """Return one line for a shell: `words` go to the file `main`, but for what spark-submit takes itself.
 
     Args:
-        main: the Python file that spark-submit runs.
         words: of the command line after the command's name.
         master, conf: as settled from the words, the environment and the file of settings.
         config: the file of settings; it goes as TIERSNAP_CONFIG, which the driver reads where spark-submit is called.

@@ -36,12 +36,7 @@ _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
 def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> DataFrame:
-    """JUDGED rows that are READY, with the sizes of their files.
-
-    Args:
-        listed: LISTED rows.
-        schema: upload.tier_task.READY.
-    """
+    """Return rows of `schema` (tier_task.READY): JUDGED rows that are READY, with the sizes of their LISTED files."""
     ready = judged.where(F.col("verdict") == str(Verdict.READY)).select(
         *SEGMENT_KEY, "topic_id", "next_base_offset", "size_bytes", "max_timestamp",
         F.col("snapshot").alias("verdict"), "copy.*",
@@ -71,10 +66,7 @@ def tier(
 ) -> DataFrame:
     """READY -> TIERED (`schema`), by upload.tier_task.TierTask: a partition's segments one after the other.
 
-    What is copied must be visible in order, or a broker would pass by the hole for good.
-
-    Args:
-        tasks: no more of them at once; None for as many as the session makes.
+    What is copied must be visible in order, or a broker would pass by the hole for good. See `by_key` for `tasks`.
     """
     function = lambda _, batches: task(batches)  # noqa: E731
     return by_key(ready, PARTITION_KEY, ["base_offset"], function, schemas.of_arrow(schema), tasks=tasks)
@@ -84,11 +76,9 @@ _FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "pro
 
 
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
-    """Rows of these kinds from the newest replay of each partition; none of one that was found gone since.
+    """Return rows of these kinds from the newest replay of partitions; none of one that was found gone since.
 
-    Args:
-        partitions: the table.
-        among: PARTITION_KEY of the partitions that are wanted.
+    `among` is PARTITION_KEY of those that are wanted.
     """
     # Every replay leaves a REPLAYED row, and GONE is alone in its run.
     rows = partitions.where(f"kind <> '{FactKind.STATE}'")

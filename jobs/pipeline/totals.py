@@ -78,11 +78,6 @@ def of_listing(listed: DataFrame) -> DataFrame:
     return listed.agg(*failures(F.col("remote_error").isNotNull()), left, doubted)
 
 
-def of_replicas(replicas: DataFrame) -> DataFrame:
-    """LISTED of all sources -> one row: how many of the replicas have forgotten producers."""
-    return replicas.agg(F.count_if(F.col("forgotten").isNotNull()).alias("forgetful"))
-
-
 def asked(frames: Iterable[DataFrame]) -> RunTotals:
     """The totals that these frames hold, one row each."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect()
@@ -90,12 +85,7 @@ def asked(frames: Iterable[DataFrame]) -> RunTotals:
 
 
 def refuse(totals: RunTotals, changed: DataFrame, sources: Sequence[str]) -> None:
-    """See that there is something to do, and no partition twice.
-
-    Raises:
-        NotALogDirError: there are partitions, and none has a segment.
-        UsageError: a partition is listed more than once.
-    """
+    """Refuse partitions without a segment (NotALogDirError), and one that is listed twice (UsageError)."""
     if totals.partitions and not totals.segment_count and not totals.finding_count:
         raise NotALogDirError(
             f"{', '.join(sources)}: no segments in any of the partitions",

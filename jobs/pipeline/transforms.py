@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.grouping import Key, by_key
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
@@ -27,13 +26,11 @@ ENTRIES = pa.schema(
         *(pa.field(name, pa.from_numpy_dtype(ENTRY_DTYPE[name]), nullable=False) for name in ENTRY_DTYPE.names or ()),
     ]
 )
-_SEGMENT = ("log_dir", "topic", "partition", "segment_base_offset")
-_PARTITION = ("log_dir", "topic", "partition")
 
 
 def fold(batches: DataFrame) -> DataFrame:
     """`record_batches` -> `producer_deltas`: one run a segment, folded in offset order."""
-    return by_key(batches, _SEGMENT, ["base_offset"], _fold_segment, schemas.PRODUCER_DELTAS)
+    return by_key(batches, SEGMENT_OF_BATCH, ["base_offset"], _fold_segment, schemas.PRODUCER_DELTAS)
 
 
 def replay(deltas: DataFrame) -> DataFrame:
@@ -42,21 +39,8 @@ def replay(deltas: DataFrame) -> DataFrame:
     `end_offset` is the base offset of the next segment that holds producers; the last one of a partition has none after
     it and gives no rows.
     """
-    return by_key(deltas, _PARTITION, ["run_offset", "producer_id"], _replay_partition, from_arrow_schema(ENTRIES))
-
-
-def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
-    """The `producer_deltas` that can still matter to a snapshot at `as_of` (ms) with `expiration` (ms).
-
-    All deltas of a producer that was seen inside the window or left a transaction open, also the old ones: its last
-    marker or the first offset of its transaction may lie in them. Replaying these and then dropping the expired gives
-    what replaying everything and then dropping the expired gives (producer_fold.relevant_producers).
-    """
-    producer = (*_PARTITION, "producer_id")
-    is_recent = F.lit(as_of) - F.col("timestamp") < F.lit(expiration)
-    is_open = F.col("txn_first_offset") >= 0
-    wanted = deltas.where(is_recent | is_open).select(*producer).distinct()
-    return deltas.join(wanted, on=list(producer), how="left_semi").select(*tables.PRODUCER_DELTAS.names)
+    order = ["run_offset", "producer_id"]
+    return by_key(deltas, tables.PARTITION_KEY, order, _replay_partition, schemas.of_arrow(ENTRIES))
 
 
 def _fold_segment(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import counted, schemas
@@ -33,15 +33,6 @@ _NUMBERED = ("segments", "partitions", "remote_log_segments")
 _STATISTICS = ("run", *PARTITION_KEY)
 _MOST_COMMITS = 100  # of each table, where its history is asked for
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
-
-
-@dataclass(frozen=True, slots=True)
-class RunCommits:
-    """The commits of one run; times are ms."""
-
-    run_id: str
-    first: int
-    last: int
 
 
 @dataclass
@@ -109,8 +100,11 @@ class Warehouse:
         rows.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(schema).parquet(path)
 
-    def commits_of(self, numbers: Collection[int]) -> dict[int, RunCommits]:
-        """Return what the newest commits to the tables say of these runs; nothing of one whose commits are older."""
+    def commits_of(self, numbers: Collection[int]) -> dict[int, Row]:
+        """Return what the newest commits to the tables say of these runs; nothing of one whose commits are older.
+
+        `run_id`, and `first` and `last` (ms) of its commits.
+        """
         run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
         run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")
         histories = [
@@ -121,8 +115,7 @@ class Warehouse:
             if self.exists(table)
         ]
         rows = reduce(DataFrame.unionByName, histories).where(F.col("run").isin(list(numbers))).groupBy("run", "run_id")
-        found = rows.agg(F.min("at").alias("first"), F.max("at").alias("last")).collect()
-        return {row.run: RunCommits(row.run_id, row.first, row.last) for row in found}
+        return {row.run: row for row in rows.agg(F.min("at").alias("first"), F.max("at").alias("last")).collect()}
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
@@ -162,20 +155,11 @@ def _quoted(path: str) -> str:
 
 
 def check_format(path: str, table: str, found: StructType) -> None:
-    """See that a table is one of this version's.
-
-    Raises:
-        UsageError: a newer tiersnap made it.
-        CorruptDataError: columns are missing, as in a table of an earlier one.
-    """
-    version = _field(found, found.names[0]).metadata.get(VERSION_KEY)
+    """Refuse a table of a newer tiersnap (UsageError), and of an earlier one that lacks columns (CorruptDataError)."""
+    version = found.fields[0].metadata.get(VERSION_KEY)
     refuse_newer(path, version)
     refuse_other(path, schemas.TABLES[table].names, found.names)
     refuse_unversioned(path, version)
-
-
-def _field(schema: StructType, name: str) -> StructField:
-    return schema[name]
 
 
 def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -192,13 +176,10 @@ def hadoop_uri(uri: str) -> str:
 def unrecorded_runs(
     warehouse: Warehouse, numbers: Collection[int], settings: RunSettings, collected: Mapping[str, str]
 ) -> Iterator[dict[str, object]]:
-    """Give a row of `runs` for each of the runs `numbers`, counted in the rows that it committed.
+    """Yield a row of `runs` for each of the runs `numbers`, counted in the rows that it committed.
 
     Their ids and times are those of their commits. Their settings are lost: the row holds those of the run that writes
     it, and that run's id as `recorded_by`.
-
-    Args:
-        settings, collected: of the run that writes the rows.
     """
     known = warehouse.commits_of(numbers) if numbers else {}
     for number in numbers:

@@ -25,12 +25,9 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 @dataclass(frozen=True)
 class Audited:
-    """The result of one audit.
+    """The result of one audit: AUDIT_FINDINGS rows, in no order, and a row for each partition that was looked at.
 
-    Attributes:
-        findings: AUDIT_FINDINGS rows, in no order.
-        partitions: PARTITION_KEY of each that was looked at, `batches`, `first_offset` and `last_offset` (inclusive),
-            both null where there is no batch.
+    `partitions` has PARTITION_KEY, `batches`, `first_offset` and `last_offset` (inclusive), null where no batch is.
     """
 
     findings: DataFrame
@@ -47,9 +44,8 @@ def audit(
         batches: rows of `record_batches`, one decode a segment.
         partitions: rows of audit.partitions, one for each partition of `batches`.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
-        ids: rows of `transactional_ids.transactional_ids`; may be empty.
-        run: number of the audit.
-        expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        ids: rows of `transactional_ids`; may be empty.
+        run, expiration: see `judged`.
     """
     rows = audited(batches)
     # One row a producer and one a segment: they are asked several times, the batches once.

@@ -11,13 +11,7 @@ from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE
-from tiersnap.snapshot.formats.record_batch import (
-    ABORT,
-    COMMIT,
-    CONTROL_MASK,
-    LOG_OVERHEAD,
-    TRANSACTIONAL_MASK,
-)
+from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 SEQUENCES = LARGEST_SEQUENCE + 1
@@ -106,11 +100,10 @@ def segment_sums(batches: DataFrame) -> DataFrame:
 
 
 def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: DataFrame) -> DataFrame:
-    """Offsets without a batch, at or above the log start offset, of partitions that are not compacted.
+    """Return offsets without a batch, at or above the log start offset, of partitions that are not compacted.
 
     Args:
-        batches: rows of `batches.audited`.
-        sums: their `segment_sums`.
+        batches, sums: rows of `audited`, and their `segment_sums`.
         partitions: rows of audit.partitions.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there.
     Returns:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +45,7 @@ class AuditSettings:
     """The settings of `tiersnap audit`.
 
     Attributes:
-        sources: log directories to decode now; empty for the table `record_batches` of `warehouse`.
-        warehouse: URI of the folder with that table; None with sources.
+        sources: log directories to decode now; empty for the table `record_batches` of `warehouse` (a URI).
         to: URI of the warehouse that gets the tables `audits` and `audit_findings`; None writes nothing.
         topic: for whole topic names; None for all.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
@@ -103,8 +101,7 @@ class AuditOutcome:
 def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
     """Audit, write the findings where that was asked for, and bring the worst of them.
 
-    Args:
-        spark: the session, or a function that starts it, which is called once the sources were found.
+    `spark` is the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         SourceNotFoundError: no such source; or the warehouse has no batches.
@@ -112,7 +109,7 @@ def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcom
         TransientError: another run is at work on the warehouse that is to be written.
     """
     found = _discovered(settings)
-    with spoken("audit"), _only_run(settings) as check, kept() as keep:
+    with spoken("audit"), only_run(settings.to, settings.run_id, settings.s3) as check, kept() as keep:
         spark = started(spark)
         run, append = _numbered(spark, settings, check)
         return _audit(spark, settings, found, keep, run, append)
@@ -215,16 +212,6 @@ def _of_table(spark: SparkSession, settings: AuditSettings, keep: Keep, outcome:
     outcome.unknown_partitions = partitions.where("not is_known").count()
     ids = transactional_ids(spark, (), check_crc=settings.check_crc)
     return _Read(rows, partitions, of_partitions.segments_of_facts(facts), ids, cut)
-
-
-@contextmanager
-def _only_run(settings: AuditSettings) -> Iterator[Callable[[], None]]:
-    """Keep other runs off the warehouse that is to be written, if any; gives what to ask before each commit."""
-    if settings.to is None:
-        yield lambda: None
-        return
-    with only_run(settings.to, settings.run_id, settings.s3) as check:
-        yield check
 
 
 def _numbered(spark: SparkSession, settings: AuditSettings, check: Callable[[], None]) -> tuple[int, Append]:

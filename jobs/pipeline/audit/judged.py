@@ -75,12 +75,11 @@ def _conditions(expiration: int | None) -> dict[str, str]:
 def judged(
     found: DataFrame, holes: DataFrame, partitions: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> DataFrame:
-    """FOUND -> AUDIT_FINDINGS.
+    """Judge FOUND rows -> AUDIT_FINDINGS.
 
     Args:
-        holes: rows of `segments.holes`: what was not read is not lost, and what no hole explains was overwritten.
-        partitions: rows of audit.partitions.
-        ids: rows of `transactional_ids.transactional_ids`.
+        holes: rows of `holes`: what was not read is not lost, and what no hole explains was overwritten.
+        partitions, ids: rows of audit.partitions and of `transactional_ids`.
         run: number of the audit.
         expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     """

@@ -38,69 +38,44 @@ _SAYS = "not (is_compacted and coalesce(step, 0) >= 0)"
 
 
 def relations() -> tuple[Column, ...]:
-    """All of these kinds."""
-    kinds = (
-        duplicate(),
-        partial_duplicate(),
-        reset(),
-        gap(),
-        backward(),
-        first_write_of_an_epoch(),
-        first_write(),
-    )
-    return tuple(F.when(F.col("is_data"), finding) for finding in kinds)
-
-
-def duplicate() -> Column:
-    """The same producer id, epoch and sequences at two offsets."""
-    copy = F.col("copy")
-    columns = {
+    """Return a finding of each kind about one batch with sequences, null where it says nothing."""
+    copy, place, frontier = F.col("copy"), F.col("place"), F.col("frontier")
+    of_copy = {
         **_forgotten(),
         **of_before("copy"),
-        "distance": F.col("frontier") - F.col("place"),
+        "distance": frontier - place,
         "is_same": copy["crc"] == F.col("crc"),
         "is_hidden": F.col("is_aborted") | ~(copy["is_read"] | F.col("was_read")),
     }
-    return found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **columns)
-
-
-def partial_duplicate() -> Column:
-    """Some of its sequences are in the log before it, in batches cut otherwise."""
-    return found(AuditKind.DUPLICATE_PARTIAL, _IS_PARTIAL, **_behind())
-
-
-def reset() -> Column:
-    """Sequence 0 again in the same epoch, and no batch with it before."""
-    condition = f"{_IS_ODD} and base_sequence = 0 and {_SAYS}"
-    return found(AuditKind.SEQUENCE_RESET, condition, **_forgotten(), distance=F.abs("step"))
-
-
-def gap() -> Column:
-    """Sequences are missing before it."""
-    reached = F.when(F.col("place") > F.col("frontier"), F.col("frontier")).otherwise(F.col("run_frontier"))
-    condition = f"{_IS_ODD} and base_sequence <> 0 and {_LEAPS} and not is_compacted"
-    return found(AuditKind.GAP, condition, **_missing(), distance=F.col("place") - reached)
-
-
-def backward() -> Column:
-    """It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate."""
-    condition = f"{_IS_ODD} and base_sequence <> 0 and not {_LEAPS} and {_SAYS}"
-    return found(AuditKind.BACKWARD, condition, **_behind())
-
-
-def first_write_of_an_epoch() -> Column:
-    """The first batch of a higher epoch, and not with sequence 0."""
+    begins = f"{_IS_ODD} and base_sequence = 0 and {_SAYS}"
+    leaps = f"{_IS_ODD} and base_sequence <> 0 and {_LEAPS} and not is_compacted"
+    reached = F.when(place > frontier, frontier).otherwise(F.col("run_frontier"))
+    goes_back = f"{_IS_ODD} and base_sequence <> 0 and not {_LEAPS} and {_SAYS}"
     is_first = "frontier is null and before is not null and producer_epoch > epoch_before"
-    condition = f"{is_first} and base_sequence <> 0 and not is_compacted"
-    return found(AuditKind.BUMP_NONZERO, condition, **_missing(), distance=F.col("base_sequence"))
-
-
-def first_write() -> Column:
-    """The first batch of a producer, not with sequence 0, in a log that still has its beginning."""
-    condition = "before is null and base_sequence <> 0 and log_start_offset = 0 and not is_compacted"
-    # Nothing is known of what is missing but that it was above the log start offset.
-    columns = {**_missing(), "evidence_offset": F.col("log_start_offset")}
-    return found(AuditKind.FIRST_WRITE_LOST, condition, **columns, distance=F.col("base_sequence"))
+    has_beginning = "before is null and log_start_offset = 0"
+    begins_late = "base_sequence <> 0 and not is_compacted"
+    # Nothing is known of what is missing before a first write but that it was above the log start offset.
+    of_first = {**_missing(), "evidence_offset": F.col("log_start_offset")}
+    kinds = (
+        # The same producer id, epoch and sequences at two offsets; or some of its sequences, in batches cut otherwise.
+        found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **of_copy),
+        found(AuditKind.DUPLICATE_PARTIAL, _IS_PARTIAL, **_behind()),
+        # Sequence 0 again in the same epoch, and no batch with it before.
+        found(AuditKind.SEQUENCE_RESET, begins, **_forgotten(), distance=F.abs("step")),
+        # Sequences are missing before it.
+        found(AuditKind.GAP, leaps, **_missing(), distance=place - reached),
+        # It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate.
+        found(AuditKind.BACKWARD, goes_back, **_behind()),
+        # The first batch of a higher epoch, or of a producer in a log that has its beginning, not with sequence 0.
+        found(AuditKind.BUMP_NONZERO, f"{is_first} and {begins_late}", **_missing(), distance=F.col("base_sequence")),
+        found(
+            AuditKind.FIRST_WRITE_LOST,
+            f"{has_beginning} and {begins_late}",
+            **of_first,
+            distance=F.col("base_sequence"),
+        ),
+    )
+    return tuple(F.when(F.col("is_data"), finding) for finding in kinds)
 
 
 def _forgotten() -> dict[str, Column]:
@@ -177,11 +152,7 @@ _IS = {
 
 
 def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Rows of `batches.audited` and of `copies.copies` -> rows of FOUND: each copy after the first of the same records.
-
-    Args:
-        partitions: rows of audit.partitions.
-    """
+    """Rows of `audited`, `copies` and audit.partitions -> FOUND: each copy after the first of the same records."""
     original, confidence = F.col("original"), _confidence()
     finding = found(
         AuditKind.DUPLICATE_RENUMBERED,
