@@ -30,17 +30,12 @@ from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError,
 from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
-_EXTRA_OF = {
-    "pyspark": "spark",
-    "py4j": "spark",
-    "delta": "spark",
-    "deltalake": "spark",
-    "pandas": "spark",
-    "boto3": "s3",
-    "botocore": "s3",
-    "s3transfer": "s3",
-    "confluent_kafka": "kafka",
-    "moto": "demo",
+# Extras, and the modules that they bring.
+_EXTRAS = {
+    "spark": ("pyspark", "py4j", "delta", "deltalake", "pandas"),
+    "s3": ("boto3", "botocore", "s3transfer"),
+    "kafka": ("confluent_kafka",),
+    "demo": ("moto",),
 }
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
@@ -209,6 +204,5 @@ def _format_of(argv: list[str]) -> Format:
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
     """Return what to raise for a module that an extra brings; None where it is no such module."""
     module = (error.name or "").partition(".")[0]
-    if module not in _EXTRA_OF:
-        return None
-    return MissingExtraError(f"{what} needs {module}", hint=with_extra(_EXTRA_OF[module]))
+    extra = next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
+    return None if extra is None else MissingExtraError(f"{what} needs {module}", hint=with_extra(extra))

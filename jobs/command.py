@@ -170,12 +170,11 @@ def command(
     kafka: str | None = None,
     **attrs: object,
 ) -> Callable[[Callable[..., object]], C]:
-    """Return the decorator of a command, whose function is given the Output first; see `Prints`.
+    """Return the decorator of a command, whose function is given the Output first; see `Prints`, and click for `attrs`.
 
     Args:
         has_output: whether it takes --output, and prints JSON there.
         kafka: a tool of Kafka's own whose text it prints with --output kafka.
-        attrs: of click.
     """
 
     def decorate(function: Callable[..., object]) -> C:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +27,7 @@ from tiersnap.snapshot.report.remote_checks import COLUMNS as CHECK_COLUMNS
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind, by_partition, newest_replays
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
-from tiersnap.snapshot.tables.schemas import (
-    PARTITIONS,
-    READINESS,
-    RUNS,
-    TABLES,
-    VERSION_KEY,
-)
+from tiersnap.snapshot.tables.schemas import PARTITIONS, READINESS, RUNS, TABLES, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -84,7 +78,7 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
 
 
 def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | None) -> pa.Table:
-    """Columns of a table, read by delta-rs alone.
+    """Return columns of a table, read by delta-rs alone.
 
     A dataset of Arrow's reads through Python; a thread of it that is still at a file when Python ends aborts the
     process (apache/arrow#34314).
@@ -92,7 +86,8 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
     from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError
 
-    schema = _schema(found)
+    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
+    schema = pa.schema(arrow)
     refuse_other(uri, columns, schema.names)
     wanted = ", ".join(f'"{column}"' for column in columns)
     where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
@@ -103,11 +98,6 @@ def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | No
         raise of_table(uri, str(error)) from error
     # DataFusion gives views of strings, for which Arrow lacks functions.
     return rows.cast(pa.schema([schema.field(column) for column in columns]))
-
-
-def _schema(found: DeltaTable) -> pa.Schema:
-    arrow: Any = found.schema().to_arrow()  # it has __arrow_c_schema__, of which the stubs know nothing
-    return pa.schema(arrow)
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
@@ -125,18 +115,16 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
-    """READINESS of every partition that was replayed and is still there, as it is now.
-
-    Raises:
-        SourceNotFoundError: there are no facts in the warehouse.
-    """
+    """Yield READINESS of every partition that was replayed and is still there; SourceNotFoundError if none ever was."""
     facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
-    found_copies = _by_place(copies(warehouse))
+    found_copies: defaultdict[tuple[str, str | None, int], list[Row]] = defaultdict(list)
+    for row in copies(warehouse):
+        found_copies[row["topic"], row["topic_id"], row["partition"]].append(row)
     for rows in by_partition(newest_replays(facts)):
         topic_id = next((row["topic_id"] for row in rows if row["kind"] == FactKind.REPLAYED), None)
-        found = found_copies.get((rows[0]["topic"], topic_id, rows[0]["partition"]), ())
+        found = found_copies[rows[0]["topic"], topic_id, rows[0]["partition"]]
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
 
 
@@ -171,10 +159,3 @@ def runs(warehouse: str) -> list[dict[str, Any]]:
 def last_run(warehouse: str) -> Row:
     """The newest run that is recorded; empty before the first."""
     return next(iter(runs(warehouse)), {})
-
-
-def _by_place(rows: Iterable[Row]) -> Mapping[tuple[str, str | None, int], list[Row]]:
-    found: defaultdict[tuple[str, str | None, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["topic"], row["topic_id"], row["partition"]].append(row)
-    return found

@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -16,7 +15,7 @@ from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.host.disk import disk_of
-from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.log.places import located, place_of
 from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import Disk, RunInfo
@@ -66,14 +65,7 @@ def write_report_and_metrics(
     errors: int,
     seconds: Mapping[str, float] | None = None,
 ) -> None:
-    """Write the page, and send the metrics where they are wanted.
-
-    Args:
-        code: with which the run ends.
-        folder: of the page; None for no page.
-        errors: number of them.
-        seconds: by stage; None where the run has none.
-    """
+    """Write the page to `folder`, if any, and send metrics: `code`, the number of errors, seconds by stage, if any."""
     if folder is not None:
         from tiersnap.snapshot.report.write import write_report
 
@@ -86,19 +78,13 @@ def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
     found = {}
     on_disk: defaultdict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(set(log_dirs)):
-        path = _local(log_dir)
+        place = place_of(log_dir)
         try:
-            if path is None or not path.is_dir():
+            if "://" in place or not Path(place).is_dir():
                 continue
-            disk = disk_of(path)
+            disk = disk_of(Path(place))
         except OSError:
             continue
         found[disk.mount] = disk
         on_disk[disk.mount].append(log_dir)
     return tuple(Disk(each.mount, each.total, each.free, tuple(on_disk[mount])) for mount, each in found.items())
-
-
-def _local(log_dir: str) -> Path | None:
-    if log_dir.startswith("file:"):
-        return Path(unquote(urlsplit(log_dir).path))
-    return None if "://" in log_dir else Path(log_dir)

@@ -81,10 +81,9 @@ def text_of(option: click.Option, value: object) -> str:
 
 
 def again(*flags: str, without: Container[str] = ()) -> str:
-    """The whole line for a shell, with `flags` besides what was given; secrets are masked.
+    """Return the whole line for a shell, with `flags` besides what was given, `without` some (long names, no dashes).
 
-    Args:
-        without: long names, without dashes, of options that are left out.
+    Secrets are masked.
     """
     ctx = click.get_current_context()
     name, *words = ctx.command_path.split()
@@ -114,11 +113,7 @@ def place_words(remote: str, layout: str) -> str:
 
 
 def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
-    """Return what fills the next steps of a command that tiers from this host: the command itself tiers.
-
-    Args:
-        remote: as it was given.
-    """
+    """Return what fills the next steps of a command that tiers from this host itself; `remote` is as it was given."""
     from tiersnap.snapshot.readiness.host_commands import HostCommands
 
     options = kept_options(click.get_current_context())
@@ -126,11 +121,7 @@ def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
 
 
 def host_commands_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> HostCommands:
-    """Return what fills the next steps of a command that tiers nothing: `tier` with the options that it has as well.
-
-    Args:
-        remote: as it was given; None where it was not.
-    """
+    """Return what fills the next steps of a command that tiers nothing: `tier` with the options that it has as well."""
     from tiersnap.snapshot.readiness.host_commands import HostCommands
 
     options = kept_options(click.get_current_context())

@@ -41,11 +41,7 @@ once = partial(click.option, cls=OnceOption)
 
 
 class Parsed(click.ParamType[T]):
-    """A type whose words one function parses; its ValueError is a usage error.
-
-    Args:
-        text: writes a value as the user would write it.
-    """
+    """A type whose words `parse` takes (a ValueError is a usage error); `text` writes a value as a user would."""
 
     def __init__(self, name: str, parse: Callable[[str], T], text: Callable[[T], str] | None = None) -> None:
         self.name, self._parse = name, parse
@@ -72,11 +68,7 @@ def clock(ctx: click.Context | None = None) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return epoch milliseconds of an ISO 8601 time (UTC unless it says otherwise), or of epoch milliseconds.
-
-    Raises:
-        ValueError: the text is neither.
-    """
+    """Return epoch ms of an ISO 8601 time (UTC unless it says otherwise) or of epoch ms; ValueError for neither."""
     text = text.strip()
     if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
         return int(text)
@@ -185,10 +177,8 @@ class Word(click.ParamType[str]):
 def expand(words: Iterable[str]) -> tuple[str, ...]:
     """Return the directories that the words name, in their order and each once.
 
-    A word that is there is taken as it is, whatever characters it holds; a URI is never taken apart.
-
-    Raises:
-        SourceNotFoundError: a glob matches no directory.
+    A word that is there is taken as it is, whatever characters it holds; a URI is never taken apart. A glob that
+    matches no directory is a SourceNotFoundError.
     """
     words = tuple(words)
     if not words:

@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs.option_types import (
-    DURATION,
-    PARTITION,
-    PATTERN,
-    SIZE,
-    TIME,
-    TIME_OR_BOUNDARY,
-    Word,
-    expand,
-    once,
-)
+from tiersnap.jobs.option_types import DURATION, PARTITION, PATTERN, SIZE, TIME, TIME_OR_BOUNDARY, Word, expand, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.text_files import read_properties
@@ -40,6 +30,9 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import Expiry
 
+# Types of what commands are given; those of options that arrive as one value are defined beside them.
+__all__ = ["Cluster", "RemoteView", "S3Settings", "Selection"]
+TopicPattern = re.Pattern[str] | None
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
 LAYOUTS = ("aiven", "local-tiered-storage")
@@ -199,7 +192,7 @@ def log_dirs_argument(name: str = "LOGDIR", *, required: bool = True) -> Option:
     )
 
 
-def _selection(topic: re.Pattern[str] | None, partitions: tuple[TopicPartition, ...]) -> Selection:
+def _selection(topic: TopicPattern, partitions: tuple[TopicPartition, ...]) -> Selection:
     from tiersnap.snapshot.log.selection import Selection
 
     return Selection(topic, frozenset(partitions))
@@ -277,18 +270,15 @@ def cluster_options(
 
 @dataclass(frozen=True)
 class ToldBy:
-    """The source of the answer whether a broker is copying.
+    """The cluster, if any, that is asked whether a broker is copying, instead of counting from a broker's last upload.
 
-    Attributes:
-        cluster: that is asked; None if none is.
-        left_for: ms since a broker's upload, for which segments are left to it where no cluster says better; None
-            leaves none.
+    `left_for` (ms, None for none): so long after that segments are left to it where no cluster says better.
     """
 
     cluster: Cluster | None
     left_for: int | None = None
 
-    def about(self, log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None, output: Output) -> ClusterAnswer:
+    def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
         """Return what the cluster says, without one nothing; see ask_about_log_dirs."""
         if self.cluster is None:
             return ClusterAnswer()
@@ -316,11 +306,9 @@ tiering_cluster_options = as_one(
 
 @dataclass(frozen=True)
 class SparkRequest:
-    """The Spark session that is wanted.
+    """The Spark session that is wanted: `conf` is over conf/spark-defaults.conf.
 
-    Attributes:
-        master: None for that of the session that is there, of the submit, or else this host.
-        conf: settings over those of conf/spark-defaults.conf.
+    `master` is None for that of the session that is there, of the submit, or else this host.
     """
 
     master: str | None

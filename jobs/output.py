@@ -137,10 +137,9 @@ class Output:
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
-        """Emit one JSON object with the contract's envelope; on one line where lines are asked for.
+        """Emit one JSON object with the contract's envelope, on one line where lines are asked for.
 
-        Args:
-            command: its words; None for those of the command that is running.
+        `command` is its words; None for those of the command that is running.
         """
         words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
         body = {

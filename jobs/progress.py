@@ -29,12 +29,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Watches partitions go by; as a context it also tells of what is done between them.
+    """Watches partitions go by, of `total` if somebody knows; as a context it also tells of what is done between them.
 
-    Args:
-        what: is done to them, as `scanning`.
-        total: how many there are; None where nobody knows before.
-        first_after, line_every: seconds, on a terminal and anywhere else.
+    `what` is done to them, as `scanning`; `first_after` and `line_every` are seconds, on a terminal and anywhere else.
     """
 
     def __init__(

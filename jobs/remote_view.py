@@ -26,9 +26,7 @@ class RemoteView:
     def inventory(self, now: int, producer_expiration: int | None) -> HostInventory | None:
         """Return what tells what is tiered; None without --remote. It is asked for something first.
 
-        Args:
-            now: epoch ms.
-            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        `now` is epoch ms; `producer_expiration` (ms) None if the broker never drops producers.
         """
         if self.remote is None:
             return None
@@ -51,11 +49,7 @@ class RemoteView:
         return open_layout(self.layout)
 
     def open_store(self) -> ObjectStore:
-        """Return the store, to be read.
-
-        Raises:
-            SourceNotFoundError, UsageError: see `open_existing_store`.
-        """
+        """Return the store, to be read; raises as `open_existing_store`."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         return open_existing_store(self.remote or "", self.s3, writes=False)

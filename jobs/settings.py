@@ -86,8 +86,7 @@ def _reason(error: Exception) -> str:
 def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
     """Return defaults by command and parameter name, groups nested (a click default_map).
 
-    Args:
-        commands: whose settings are known, by their words.
+    `commands`, by their words, are those whose settings are known.
 
     Raises:
         UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
@@ -126,10 +125,9 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
 
 
 def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
-    """A value as it is typed on a command line, so that its option says the same of it; YAML has made numbers of some.
+    """Return a value as it is typed, so that its option says the same of it; YAML has made numbers of some.
 
-    Raises:
-        UsageError: there is none, a truth value for what is no flag, or a number that no option takes.
+    UsageError for none, a truth value for what is no flag, or a number that no option takes.
     """
     where = f" of {section}" if section else ""
     if value is None:

@@ -43,11 +43,7 @@ def in_words(value: object) -> str:
 
 
 def refuse_credentials(name: str, value: object) -> None:
-    """Refuse a setting's value that is a URI with a password in it.
-
-    Raises:
-        UsageError: it is one; the password is not in the message.
-    """
+    """Refuse a setting's value that is a URI with a password in it (UsageError); the message does not show it."""
     for text in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(text, str) and _IN_URI.search(text):
             raise UsageError(

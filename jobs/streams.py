@@ -83,8 +83,7 @@ def configure(level: str, log_format: LogFormat) -> None:
 def guarded(command: Callable[[], int]) -> int:
     """Return the exit code of the command, or what stdout makes of it: BROKEN_PIPE in silence, an error in a sentence.
 
-    Raises:
-        OSError: it is none of stdout.
+    An OSError that is none of stdout is raised.
     """
     if sys.stdout is None:  # closed by whoever started the process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -33,12 +33,9 @@ class _Column:
 
 
 def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) -> Iterator[str]:
-    """Return the lines of a table with two blanks between its columns.
+    """Return the lines of a table with two blanks between its columns; a `width` of None folds nothing.
 
-    Args:
-        cells: texts of the heading and of each row.
-        is_right: by column whether it is aligned to the right.
-        width: of the terminal; None folds nothing.
+    `cells` are texts of the heading and of each row, `is_right` says by column whether it is aligned to the right.
     """
     columns = [_Column.of(texts) for texts in zip(*cells, strict=True)]
     kept = list(range(len(columns)))

@@ -22,12 +22,7 @@ _MOST_SHOWN = 80  # characters of a line
 
 
 def _numbered_lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines, counted from 1.
-
-    Raises:
-        SourceNotFoundError: there is no such file.
-        UsageError: it is not UTF-8.
-    """
+    """Yield the lines, counted from 1; SourceNotFoundError without such a file, UsageError if it is not UTF-8."""
     try:
         yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     except OSError as error:

@@ -43,11 +43,7 @@ class BackfilledCluster:
 
     @classmethod
     def parse(cls, found: object) -> BackfilledCluster:
-        """One object of the list.
-
-        Raises:
-            UsageError: a key is unknown or missing, or a value is of another kind.
-        """
+        """Return one object of the list; refuse unknown or missing keys and values of another kind (UsageError)."""
         if not isinstance(found, Mapping):
             raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
         name = found.get("name")
@@ -104,11 +100,7 @@ def _is_word(value: object) -> bool:
 
 
 def parse_clusters(found: object) -> list[BackfilledCluster]:
-    """The list in the Variable.
-
-    Raises:
-        UsageError: it is none, it is empty, or two clusters share a name or a report.
-    """
+    """Return the clusters of the Variable; UsageError if it has none, or two share a name or a report."""
     if isinstance(found, str) or not isinstance(found, Sequence) or not found:
         raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
     clusters = [BackfilledCluster.parse(each) for each in found]

@@ -38,7 +38,7 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Every day at `schedule` (UTC, cron): all that is new or has changed.
+    """Return the DAG that tiers every day at `schedule` (UTC, cron) all that is new or has changed.
 
     Args:
         maintain: then compact the warehouse's tables, too.

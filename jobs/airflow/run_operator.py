@@ -88,12 +88,7 @@ RUN, MAINTAIN = str(JOBS / "run.py"), str(JOBS / "maintain_tables.py")
 
 
 class RunOperator(TiersnapSubmitOperator):
-    """Runs `tiersnap run` for one cluster; its XCom is the outcome (see `outcome`).
-
-    Args:
-        cluster: its name.
-        report: folder of the readiness report, as in `application_args`.
-    """
+    """Runs `tiersnap run` for the cluster of that name, which leaves its `report`; its XCom is the outcome."""
 
     template_fields: Sequence[str] = (*TiersnapSubmitOperator.template_fields, "cluster", "report")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,6 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
 from tiersnap.jobs.output import Output, of_row
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, utc
 
@@ -95,10 +93,10 @@ def audit(
     warehouse: str | None,
     to: str | None,
     limit: int,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     check_crc: bool,
     producer_expiration: int | None,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     spark: opt.SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.

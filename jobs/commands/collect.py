@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.units import human_bytes
 
 if TYPE_CHECKING:
@@ -68,9 +66,9 @@ def collect(
     log_dirs: tuple[str, ...],
     to: str,
     headers: bool,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     now: int,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     apply: bool,
 ) -> int:
     """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.

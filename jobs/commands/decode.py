@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -14,7 +13,6 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -58,9 +56,9 @@ def decode(
     output: Output,
     sources: tuple[str, ...],
     warehouse: str,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     check_crc: bool,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     spark: opt.SparkRequest,
     apply: bool,
 ) -> int:

@@ -77,11 +77,7 @@ _LEFT = frozenset({"report", "report-again", "topic-ids.txt", "warehouse"})
 
 
 def find_logs() -> Path:
-    """The bundled `ledger-2.7.2` log directory.
-
-    Raises:
-        SourceNotFoundError: it is not installed.
-    """
+    """Return the bundled `ledger-2.7.2` log directory; SourceNotFoundError if it is not installed."""
     logs = Path(__file__).resolve().parents[1] / "demo/demo_data"
     if logs.is_dir():
         return logs
@@ -89,7 +85,7 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """A folder with our marker in it and nothing else; what an earlier demo left in it is deleted.
+    """Make a folder with our marker in it and nothing else; delete what an earlier demo left in it.
 
     Raises:
         UsageError: there is something in it that no demo put there, or it is a broker's.

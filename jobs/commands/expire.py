@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import click
 from msgspec import Meta
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import DURATION, PATTERN, SIZE, once
-from tiersnap.jobs.options import apply_option, cluster_options, remote_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, ForPeople, Leftovers, leftovers_by_kind, tell_leftovers
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -78,7 +76,7 @@ class ExpireSummary:
 
 # What deletes is said each time, and never left over in an environment.
 @command(ExpiredSegment, UnexpiredPartition, summary=ExpireSummary)
-@remote_option
+@opt.remote_option
 @once("--topic", required=True, type=PATTERN, help="Topics whose whole name matches this expression.")
 @once("--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only these; all by default.")
 @once("--topic-id", help="Where the topic was made anew and has segments under several ids; all by default.")
@@ -95,9 +93,9 @@ class ExpireSummary:
 )
 @once("--log-start", type=click.IntRange(min=0), help="Segments go that end below this offset; one partition.")
 @once("--unmanaged", is_flag=True, help="No broker manages these topics; what a cluster says counts more.")
-@cluster_options("A broker of the cluster that wrote the segments: what it manages is left to it.")
-@s3_options
-@apply_option("Delete; without it the plan is shown.")
+@opt.cluster_options("A broker of the cluster that wrote the segments: what it manages is left to it.")
+@opt.s3_options
+@opt.apply_option("Delete; without it the plan is shown.")
 def expire(
     output: Output,
     remote: str,
@@ -108,8 +106,8 @@ def expire(
     retention_bytes: int | None,
     log_start: int | None,
     unmanaged: bool,
-    cluster: Cluster | None,
-    s3: S3Settings,
+    cluster: opt.Cluster | None,
+    s3: opt.S3Settings,
     apply: bool,
 ) -> int:
     r"""Delete remote segments past their retention, oldest first, of topics that no broker manages any more.
@@ -179,11 +177,7 @@ def _tell_end(output: Output, done: Sequence[ExpireOutcome], summary: ExpireSumm
 
 
 def _check_log_start(log_start: int, plans: Sequence[ExpirePlan]) -> None:
-    """Refuse an offset that is meant for several partitions.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Refuse an offset that is meant for several partitions (UsageError)."""
     found = sorted({f"{plan.partition} ({plan.partition.topic_id})" for plan in plans if plan.action == "DELETE"})
     if len(found) > 1:
         raise UsageError(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 from msgspec import UNSET, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath, once
-from tiersnap.jobs.options import LAYOUTS, apply_option, remote_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import LeaderEpochs
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import count_of
 
@@ -51,18 +50,18 @@ class FetchedCopy:
 
 
 @command(FetchedCopy)
-@remote_option
+@opt.remote_option
 @once("--topic", required=True, help="The topic's name.")
 @once("--partition", required=True, type=int)
 @once("--offset", required=True, type=int, help="An offset in the segment.")
 @once("--index", type=click.Choice(_INDEXES), help="This index of the segment instead of its log.")
 @once("--topic-id", help="Where the topic was made anew and has segments under several ids.")
-@click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts.")
+@click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts.")
 @once("--segment-id", help="Where several copies hold the offset; the latest is taken otherwise.")
 @once("--out", type=LocalPath(dir_okay=False), help="A file, or - for stdout.")
 @click.option("--replace", "overwrite", is_flag=True, help="Overwrite the file.")
-@s3_options
-@apply_option("Write the file of --out.")
+@opt.s3_options
+@opt.apply_option("Write the file of --out.")
 def fetch(
     output: Output,
     remote: str,
@@ -75,7 +74,7 @@ def fetch(
     segment_id: str | None,
     out: Path | None,
     overwrite: bool,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     apply: bool,
 ) -> int:
     r"""Fetch the remote segment that holds an offset, or one of its indexes.
@@ -134,11 +133,7 @@ def _row(copy: RemoteSegment, *, is_taken: bool) -> FetchedCopy:
 
 
 def _write_to_stdout(file: RemoteFile) -> None:
-    """Write the bytes, and nothing else.
-
-    Raises:
-        TransientError, UsageError: stdout is a file that cannot be written; a pipe that was closed stays what it is.
-    """
+    """Write the bytes alone; a file that cannot be written is an error of ours, a closed pipe stays what it is."""
     try:
         file.to_stream(sys.stdout.buffer)
         sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.units import count_of
 
@@ -74,14 +72,14 @@ def install(
     output: Output,
     remote: str,
     logdir: str,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     replace: bool,
     above_newest: bool,
     compare: bool,
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     apply: bool,
 ) -> int:
     """Bring the producer snapshots that `tiersnap run` stored to the broker host that lacks them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -17,8 +16,6 @@ from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
@@ -55,7 +52,7 @@ class MaintainedTable:
 @opt.spark_options
 @opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output, warehouse: str, vacuum_after: int | None, s3: S3Settings, spark: opt.SparkRequest, apply: bool
+    output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: opt.SparkRequest, apply: bool
 ) -> int:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
@@ -134,10 +131,10 @@ class OrphansSummary:
 @opt.apply_option("Remove; without it the plan is shown.")
 def remove_orphans(
     output: Output,
-    cluster: Cluster,
+    cluster: opt.Cluster,
     remote: str,
-    s3: S3Settings,
-    topic: re.Pattern[str] | None,
+    s3: opt.S3Settings,
+    topic: opt.TopicPattern,
     older_than: int | None,
     sinks: Sinks,
     apply: bool,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import TIME, once
-from tiersnap.jobs.options import crc_option, log_dirs_argument, producer_expiration_option, topic_option
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
@@ -61,16 +60,16 @@ class ListedProducer:
 
 
 @command(ListedProducer, kafka="kafka-transactions.sh describe-producers")
-@log_dirs_argument()
-@topic_option
+@opt.log_dirs_argument()
+@opt.topic_option
 @partition_number_option
-@producer_expiration_option
+@opt.producer_expiration_option
 @as_of_option
-@crc_option
+@opt.crc_option
 def producers(
     output: Output,
     log_dirs: tuple[str, ...],
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     partition: int | None,
     producer_expiration: int | None,
     as_of: int,

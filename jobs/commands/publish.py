@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +15,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError
 
 if TYPE_CHECKING:
@@ -39,26 +36,21 @@ brokers_layout_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """The ways in which a place may be proven.
-
-    Attributes:
-        probe_topic: what the name of a probe topic begins with; None where none may be made.
-        unproven: whether a place that is not proven will do.
-    """
+    """The ways in which a place may be proven: by a probe topic whose name begins so, if any; or not (`unproven`)."""
 
     probe_topic: str | None = None
     unproven: bool = False
 
     def prover(
         self,
-        cluster: Cluster,
+        cluster: opt.Cluster,
         store: ObjectStore,
         talk: Talk,
         log_dirs: Sequence[str] = (),
         *,
         apply: bool,
     ) -> ProvePlace:
-        """Return the looks at `store` that were asked for; `log_dirs` are URIs or paths.
+        """Return the looks at `store` that were asked for, also in `log_dirs` (URIs or paths).
 
         Raises:
             MetadataTopicAbsentError: the cluster has no metadata topic.
@@ -94,22 +86,18 @@ class PlaceRequest:
     remote: str
     layout: str | None
     proof: ProofRequest
-    s3: S3Settings
+    s3: opt.S3Settings
 
     def prover(
         self,
-        cluster: Cluster,
+        cluster: opt.Cluster,
         talk: Talk,
         log_dirs: Sequence[str] = (),
         *,
         apply: bool,
         writes: bool = False,
     ) -> ProvePlace:
-        """Return the looks at it; its store may be written to if the command `writes`.
-
-        Raises:
-            SourceNotFoundError: it is a directory that is not there.
-        """
+        """Return the looks at its store, written to if the command `writes`; SourceNotFoundError if it is not there."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         store = open_existing_store(self.remote, self.s3, writes=writes)
@@ -166,10 +154,10 @@ class PublishSummary:
 @opt.apply_option("Publish; without it the plan is shown.")
 def publish(
     output: Output,
-    cluster: Cluster,
+    cluster: opt.Cluster,
     broker_id: int | None,
     place: PlaceRequest,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     log_dirs: tuple[str, ...],
     apply: bool,
 ) -> int:

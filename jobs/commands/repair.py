@@ -18,7 +18,6 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
@@ -27,7 +26,6 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.repair.log_dirs import HostRepair
     from tiersnap.snapshot.repair.plan import PlannedSnapshot
 
@@ -77,12 +75,12 @@ def repair(
     as_of: int | None,
     replace: bool,
     above_newest: bool,
-    selection: Selection,
+    selection: opt.Selection,
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
     apply: bool,
-    view: RemoteView,
+    view: opt.RemoteView,
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 

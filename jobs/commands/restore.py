@@ -18,9 +18,7 @@ from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -143,8 +141,8 @@ def restore(
     logdir: Path | None,
     asked: RestoreRequest,
     segments: bool,
-    cluster: Cluster | None,
-    s3: S3Settings,
+    cluster: opt.Cluster | None,
+    s3: opt.S3Settings,
     rate: int | None,
     apply: bool,
 ) -> int:
@@ -220,11 +218,7 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
 
 
 def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
-    """Show what was restored, and what failed.
-
-    Raises:
-        TiersnapError: what failed, where nothing was restored.
-    """
+    """Show what was restored, and what failed; raise what failed if nothing was restored."""
     for left in restored.left:
         output.warn(
             f"{left} is left, and no broker starts while it is there: run restore again, which goes on with it, or "

@@ -27,8 +27,6 @@ from tiersnap.jobs.sentences import (
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
@@ -99,7 +97,7 @@ def _settings(
     leaders: tuple[str, ...],
     topic: str | None,
     check_crc: bool,
-    s3: S3Settings,
+    s3: opt.S3Settings,
     rate: int | None,
     until: int | None,
     allow_plaintext: bool,
@@ -210,7 +208,7 @@ run_options = opt.as_one(
 def run(
     output: Output,
     settings: RunSettings,
-    cluster: Cluster | None,
+    cluster: opt.Cluster | None,
     spark: opt.SparkRequest,
     sinks: Sinks,
     openlineage: str | None,

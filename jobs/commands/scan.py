@@ -18,7 +18,6 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
-from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.readiness.verdict import Verdict
@@ -26,7 +25,6 @@ from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.readiness.host_commands import HostCommands
     from tiersnap.snapshot.readiness.scanned import Scanned, ScanTotals
@@ -107,11 +105,11 @@ class ScannedSegment:
 def scan(
     output: Output,
     log_dirs: tuple[str, ...],
-    selection: Selection,
+    selection: opt.Selection,
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: RemoteView,
+    view: opt.RemoteView,
     told_by: opt.ToldBy,
     report: Path | None,
     checks_file: Path | None,

@@ -24,7 +24,6 @@ from tiersnap.jobs.commands.simulate_risk import (
 from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.models.answers import Answer
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
-    from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
@@ -155,7 +153,7 @@ class _Answers:
     now: int
 
     def of_host(self, beginnings: Beginnings) -> HostSimulation:
-        """For the log directory of this host.
+        """Return the simulation of log directories of this host.
 
         Raises:
             SourceNotFoundError: --from is no directory.
@@ -166,11 +164,7 @@ class _Answers:
 
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or "broker", self.at),
-            self._expiry,
-            self.producer_expiration,
-            self._brokers,
-            self._clients,
-            self.transaction_version,
+            *self._world,
             check_crc=self.check_crc,
             everything=self.everything,
             by_producer=self.producers,
@@ -178,11 +172,10 @@ class _Answers:
         )
 
     def of_warehouse(self) -> SimulatePartition:
-        """For the tables, which hold the state that is computed, and no entries of files.
+        """Return the task over the tables, which hold the state that is computed, and no entries of files.
 
         Raises:
-            UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
-                exclude each other.
+            UsageError: only a host's files tell what is asked for; or --expiration and --producer-expiration conflict.
         """
         from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
         from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
@@ -194,30 +187,17 @@ class _Answers:
             raise UsageError(
                 f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
             )
-        return SimulatePartition(
-            SnapshotOrigin(self.start_from or kept[0]),
-            self._expiry,
-            self.producer_expiration,
-            self._brokers,
-            self._clients,
-            self.transaction_version,
-        )
+        return SimulatePartition(SnapshotOrigin(self.start_from or kept[0]), *self._world)
 
     @property
-    def _expiry(self) -> Expiry:
-        return opt.expiry(self.expiration, None, self.now, self.producer_expiration)
+    def _world(self) -> tuple[Expiry, int | None, tuple[BrokerEra, ...], tuple[ClientEra, ...], int]:
+        """What both simulations take alike: expiry, brokers and clients by release, the protocol of transactions."""
+        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 
-    @property
-    def _brokers(self) -> tuple[BrokerEra, ...]:
-        from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
-
-        return BROKER_ERAS if self.broker is None else (self.broker,)
-
-    @property
-    def _clients(self) -> tuple[ClientEra, ...]:
-        from tiersnap.snapshot.exactly_once.models.eras import CLIENT_ERAS
-
-        return CLIENT_ERAS if self.client is None else (self.client,)
+        expiry = opt.expiry(self.expiration, None, self.now, self.producer_expiration)
+        brokers = BROKER_ERAS if self.broker is None else (self.broker,)
+        clients = CLIENT_ERAS if self.client is None else (self.client,)
+        return expiry, self.producer_expiration, brokers, clients, self.transaction_version
 
 
 @command(
@@ -272,10 +252,10 @@ def simulate(
     output: Output,
     log_dirs: tuple[str, ...],
     warehouse: str | None,
-    selection: Selection,
+    selection: opt.Selection,
     asked: _Answers,
     risk: RiskRequest,
-    view: RemoteView,
+    view: opt.RemoteView,
     spark: opt.SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
@@ -349,7 +329,9 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
             raise UsageError(f"{param.opts[0]} needs --risk", hint="add --risk")
 
 
-def _simulate_host(output: Output, log_dirs: tuple[str, ...], selection: Selection, simulation: HostSimulation) -> int:
+def _simulate_host(
+    output: Output, log_dirs: tuple[str, ...], selection: opt.Selection, simulation: HostSimulation
+) -> int:
     """Simulate the partitions while they are shown."""
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of

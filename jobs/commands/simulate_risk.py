@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.options import SparkRequest, as_one
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
     from tiersnap.snapshot.log.findings import Finding
-    from tiersnap.snapshot.log.selection import Selection
 
 _MB = 1_000_000
 _WAITS = {
@@ -53,10 +52,6 @@ class _Exposed:
     open_transactions_lost: int | None
     exposed_ms: int | None
     producer_ms: int | None
-
-
-@dataclass(frozen=True)
-class _Crossing:
     open_transactions: int | None
     aborted: int | None
     aborted_records: int | None
@@ -123,7 +118,7 @@ class _OfBoundary:
 
 # Fields stand in the order of the bases, the last one first.
 @dataclass(frozen=True)
-class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Crossing, _Exposed, _OfPartition, _Where):
+class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Exposed, _OfPartition, _Where):
     """A partition of `simulate --risk`."""
 
     COLUMNS: ClassVar = {
@@ -144,7 +139,7 @@ class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Crossing, _Exposed, 
 
 
 @dataclass(frozen=True)
-class BoundaryRisk(_InWords, _Replayed, _Crossing, _Exposed, _OfBoundary, _Where):
+class BoundaryRisk(_InWords, _Replayed, _Exposed, _OfBoundary, _Where):
     """A segment's end of `simulate --risk --boundaries`."""
 
     COLUMNS: ClassVar = {
@@ -213,7 +208,7 @@ class RiskRequest:
 
 
 # Given to the command as `risk: RiskRequest`.
-risk_options = as_one(
+risk_options = opt.as_one(
     "risk",
     RiskRequest,
     click.option(
@@ -259,7 +254,7 @@ risk_options = as_one(
 def show_risk_of_host(
     output: Output,
     log_dirs: tuple[str, ...],
-    selection: Selection,
+    selection: opt.Selection,
     settings: RiskSettings,
     asked: RiskRequest,
     *,
@@ -289,7 +284,12 @@ def show_risk_of_host(
 
 
 def show_risk_of_warehouse(
-    output: Output, spark: SparkRequest, uri: str, selection: Selection, settings: RiskSettings, asked: RiskRequest
+    output: Output,
+    spark: opt.SparkRequest,
+    uri: str,
+    selection: opt.Selection,
+    settings: RiskSettings,
+    asked: RiskRequest,
 ) -> int:
     """Show what the rejected ways would cost the partitions of a warehouse; return the exit code."""
     if asked.replicas:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +31,6 @@ from tiersnap.jobs.sentences import (
     tell_unknown_encryption,
 )
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.layout import Layout
@@ -45,14 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostRequest:
-    """The options of `tier`; times in ms.
+    """The options of `tier`; times in ms, `remote` as the user wrote it, `layout` by name, None if brokers are asked.
 
     Remote storage is asked first: a bucket that refuses is told before the work, of a plan, too.
-
-    Attributes:
-        remote: as the user wrote it.
-        layout: by name, as it was given; None where it was not, and brokers are asked.
-        topic: a regular expression for whole topic names; None for all.
     """
 
     remote: str
@@ -63,9 +56,9 @@ class HostRequest:
     now: int
     replace: bool
     topic_ids: Path | None
-    topic: re.Pattern[str] | None
+    topic: opt.TopicPattern
     check_crc: bool
-    s3: S3Settings
+    s3: opt.S3Settings
     rate: int | None
     allow_plaintext: bool
     apply: bool

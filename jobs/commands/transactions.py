@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import Meta
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.producers import as_of_option, partition_number_option
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.options import crc_option, log_dirs_argument, topic_option
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
@@ -137,9 +136,9 @@ class ListedOpenTransaction:
 
 @command(ListedTransaction, ListedOpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
 @click.argument("question", metavar="[list|describe|find-hanging]", type=click.Choice(QUESTIONS))
-@log_dirs_argument()
+@opt.log_dirs_argument()
 @click.option("--transactional-id", help="describe: the one to describe.")
-@topic_option
+@opt.topic_option
 @partition_number_option
 @click.option(
     "--max-transaction-timeout",
@@ -162,13 +161,13 @@ class ListedOpenTransaction:
     help="As coordinators before Kafka 4.3 see it: nothing of a partition behind a value of an unknown version.",
 )
 @as_of_option
-@crc_option
+@opt.crc_option
 def transactions(
     output: Output,
     question: str,
     log_dirs: tuple[str, ...],
     transactional_id: str | None,
-    topic: re.Pattern[str] | None,
+    topic: opt.TopicPattern,
     partition: int | None,
     timeout: int | None,
     everything: bool,

@@ -8,17 +8,16 @@ from typing import ClassVar
 import click
 from msgspec import UNSET, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
 from tiersnap.jobs.next_command import again, host_commands
 from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.options import broker_option, cluster_options
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.end import End
 from tiersnap.snapshot.units import count_of
@@ -53,8 +52,8 @@ class UnblockSummary:
 
 
 @command(FreedPartition, summary=UnblockSummary)
-@cluster_options(required=True)
-@broker_option
+@opt.cluster_options(required=True)
+@opt.broker_option
 @click.option("--source", "sources", multiple=True, required=True, help="An entry of a broker's log.dirs.")
 @hung_after_option
 @host_options(brokers_layout_option)
@@ -64,7 +63,7 @@ def unblock(
     sources: tuple[str, ...],
     request: HostRequest,
     proof: ProofRequest,
-    cluster: Cluster,
+    cluster: opt.Cluster,
     broker_id: int | None,
     hung_after: int | None,
 ) -> int:

@@ -41,8 +41,7 @@ def embedded_s3() -> Iterator[str]:
     """Run a server, and set the environment that reaches it; yields its URL.
 
     Raises:
-        MissingExtraError: moto is not installed.
-        TransientError: it does not come up.
+        MissingExtraError, TransientError: moto is not installed; or it does not come up.
     """
     port = _free_port()
     url = f"http://127.0.0.1:{port}"

@@ -26,11 +26,9 @@ Event = dict[str, Any]
 
 @dataclass
 class LineageRun:
-    """One run of a command.
+    """One run of a command; `sources` and `targets` are URIs of what is read and written.
 
-    Attributes:
-        sources, targets: URIs of what is read and written.
-        facts: what the run came to, for the facet; filled in while it runs.
+    `facts` are what the run came to, for the facet; filled in while it runs.
     """
 
     run_id: str

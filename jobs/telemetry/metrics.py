@@ -152,11 +152,7 @@ def with_path(url: str, path: str) -> str:
 
 
 def post(url: str, body: bytes, content_type: str) -> None:
-    """HTTP POST.
-
-    Raises:
-        OSError, ValueError: no answer, an answer that is no success, or no URL.
-    """
+    """Send an HTTP POST; OSError or ValueError for no answer, one that is no success, or no URL."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"not an http URL: {url}")
     import urllib.request  # takes its time to load, and most commands post nothing
