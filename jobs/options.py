@@ -134,6 +134,9 @@ leave_to_broker_option = click.option(
 )
 
 
+every_boundary_option = click.option(
+    "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+)
 broker_option = click.option(
     "--broker-id", type=int, metavar="N", help="Broker that the records name; the partition's leader by default."
 )
@@ -179,12 +182,12 @@ def expiry(expiration: int | None, as_of: int | None, now: int, producer_expirat
 # Log directories -----------------------------------------------------------------------------------------------------
 
 
-def log_dirs_argument(name: str = "LOGDIR", *, required: bool = True) -> Option:
+def log_dirs_argument(*, required: bool = True) -> Option:
     """Return the argument of one or more log directories, given as `log_dirs: tuple[str, ...]`."""
     return click.argument(
         "log_dirs",
         type=Word(),
-        metavar=f"{name}..." if required else f"[{name}]...",
+        metavar="LOGDIR..." if required else "[LOGDIR]...",
         nargs=-1,
         required=required,
         envvar="TIERSNAP_SOURCE",

@@ -20,7 +20,6 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-    from tiersnap.remote_storage.restore.remote_file import RemoteFile
 
 STDOUT = Path("-")
 _INDEXES = ("offset", "timestamp", "producer-snapshot", "leader-epoch", "transaction")
@@ -106,7 +105,8 @@ def fetch(
         holds = count_of(len(copies), "copy holds", "copies hold")
         output.talk(f"{holds} offset {offset}; taken is the latest, {file.copy.segment_id}")
     if out == STDOUT:
-        _write_to_stdout(file)
+        file.to_stream(sys.stdout.buffer)
+        sys.stdout.flush()
         return ExitCode.OK
     refuse_log_dir(out, "--out")
     written = file.to_file(out, replace=overwrite)
@@ -130,16 +130,3 @@ def _row(copy: RemoteSegment, *, is_taken: bool) -> FetchedCopy:
         taken="yes" if is_taken else "",
         key=copy.layout.log_key(of),
     )
-
-
-def _write_to_stdout(file: RemoteFile) -> None:
-    """Write the bytes alone; a file that cannot be written is an error of ours, a closed pipe stays what it is."""
-    try:
-        file.to_stream(sys.stdout.buffer)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        from tiersnap.snapshot.atomic_file import cannot_write
-
-        raise cannot_write(Path("stdout"), error) from error

@@ -117,8 +117,6 @@ def install(
 
 def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
     """Yield the plans, carried out while they are shown."""
-    from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
-
     for partition, planned in job.plans(write=apply):
         for each in planned:
             if each.outcome is not InstallOutcome.KEEP:
@@ -127,7 +125,6 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
-    from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]

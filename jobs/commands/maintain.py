@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
 from msgspec import Meta
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import Group, command
@@ -16,6 +15,7 @@ from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
@@ -149,8 +149,6 @@ def remove_orphans(
     it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. Objects
     that are too young are counted, with the time from which they may go.
     """
-    from tiersnap.remote_storage.retire.orphan_kinds import OrphanKind
-
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS

@@ -14,6 +14,7 @@ from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
 from tiersnap.snapshot.units import count_of, format_duration, utc
 
 if TYPE_CHECKING:
@@ -37,16 +38,7 @@ partition_number_option = once("--partition", type=click.IntRange(min=0), help="
 class ListedProducer:
     """A producer of `producers`, as DescribeProducers answers."""
 
-    COLUMNS: ClassVar = {
-        "topic": "Topic",
-        "partition": "Partition",
-        "producer_id": "ProducerId",
-        "producer_epoch": "ProducerEpoch",
-        "coordinator_epoch": "LatestCoordinatorEpoch",
-        "last_sequence": "LastSequence",
-        "last_time": "LastTime",
-        "transaction_start_offset": "CurrentTransactionStartOffset",
-    }
+    COLUMNS: ClassVar = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
     topic: str
     partition: int
     producer_id: int
@@ -83,7 +75,6 @@ def producers(
     Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
     something is damaged, 6 when something may not be read.
     """
-    from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS
     from tiersnap.snapshot.exactly_once.transactions.producers import (
         ProducerListing,
         open_of_one_cluster,

@@ -99,7 +99,6 @@ def repair(
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
     from tiersnap.snapshot.repair.plan import PlanOptions
-    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     if apply and out is not None:
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
@@ -158,7 +157,6 @@ def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     from tiersnap.snapshot.repair.log_dirs import is_local
-    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
@@ -197,7 +195,6 @@ def _room(needed: int, log_dir: Path) -> Iterator[str]:
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-    from tiersnap.snapshot.repair.repair_action import RepairAction
 
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"

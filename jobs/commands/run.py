@@ -146,9 +146,7 @@ run_options = opt.as_one(
     opt.expiration_option,
     opt.as_of_option,
     opt.producer_expiration_option,
-    click.option(
-        "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
-    ),
+    opt.every_boundary_option,
     opt.replace_option,
     click.option(
         "--scan",
@@ -250,7 +248,6 @@ def run(
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
     """Emit what a run found and did."""
     from tiersnap.snapshot.readiness.exit_codes import may_be_tiered, next_steps
-    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts

@@ -252,8 +252,6 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     """Yield the next command for each cause."""
     from tiersnap.snapshot.log.findings import NOT_READ
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
-    from tiersnap.snapshot.readiness.verdict import Verdict
-    from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
     repair = commands.of("tiersnap repair LOGDIR")
     paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import click
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
-_OF_RISK = {
-    *("boundaries", "replicas", "limit", "retention", "retention_bytes", "tiering_enabled", "delivery_timeout"),
-    "read_rate",
-}
+_OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
 _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
 
 
@@ -177,7 +174,6 @@ class _Answers:
         Raises:
             UsageError: only a host's files tell what is asked for; or --expiration and --producer-expiration conflict.
         """
-        from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
         from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
         if self.at is not None or self.producers:
@@ -191,7 +187,7 @@ class _Answers:
 
     @property
     def _world(self) -> tuple[Expiry, int | None, tuple[BrokerEra, ...], tuple[ClientEra, ...], int]:
-        """What both simulations take alike: expiry, brokers and clients by release, the protocol of transactions."""
+        """Arguments that both simulations take: expiry, brokers and clients by release, protocol of transactions."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 
         expiry = opt.expiry(self.expiration, None, self.now, self.producer_expiration)

@@ -161,9 +161,7 @@ class TierSummary:
 @opt.log_dirs_argument()
 @host_options(opt.layout_option)
 @opt.tiering_cluster_options
-@click.option(
-    "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
-)
+@opt.every_boundary_option
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @remote_checks_option
 @metrics_options

@@ -18,6 +18,7 @@ from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_not_compared
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.transactions import kafka_table
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.units import count_of, utc
 
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
 _MOST_COMMANDS = 10
-_LIST_COLUMNS = {
-    "transactional_id": "TransactionalId",
-    "coordinator": "Coordinator",
-    "producer_id": "ProducerId",
-    "transaction_state": "TransactionState",
-}
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
 
 tiersnap transactions find-hanging /var/lib/kafka/data
@@ -58,17 +53,7 @@ damaged, 6 when partitions of __transaction_state are missing or may not be read
 class ListedTransaction:
     """A transactional id of `transactions list` and `describe`, as its coordinator knows it."""
 
-    COLUMNS: ClassVar = {
-        "coordinator": "CoordinatorId",
-        "transactional_id": "TransactionalId",
-        "producer_id": "ProducerId",
-        "producer_epoch": "ProducerEpoch",
-        "transaction_state": "TransactionState",
-        "transaction_timeout_ms": "TransactionTimeoutMs",
-        "transaction_start_time": "CurrentTransactionStartTime",
-        "transaction_duration_ms": "TransactionDurationMs",
-        "topic_partitions": "TopicPartitions",
-    }
+    COLUMNS: ClassVar = kafka_table.in_words(kafka_table.DESCRIBE)
     transactional_id: str
     coordinator: str
     producer_id: int
@@ -97,14 +82,7 @@ class ListedOpenTransaction:
     """An open transaction of `transactions find-hanging`."""
 
     COLUMNS: ClassVar = {
-        "topic": "Topic",
-        "partition": "Partition",
-        "producer_id": "ProducerId",
-        "producer_epoch": "ProducerEpoch",
-        "coordinator_epoch": "CoordinatorEpoch",
-        "transaction_start_offset": "StartOffset",
-        "last_time": "LastTime",
-        "duration_minutes": "Duration(min)",
+        **kafka_table.in_words(kafka_table.FIND_HANGING),
         "verdict": "Verdict",
         "blocked_segment_count": "BlockedSegments",
         "reason": "Reason",
@@ -184,7 +162,6 @@ def transactions(
         )
     if timeout is None:
         raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
-    from tiersnap.snapshot.exactly_once.transactions import kafka_table
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
@@ -206,7 +183,8 @@ def transactions(
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]
     known = log.with_partitions(topic, partition) if transactional_id is None else [log.described(transactional_id)]
-    columns, headings = (_LIST_COLUMNS, kafka_table.LIST) if question == LIST else (None, kafka_table.DESCRIBE)
+    headings = kafka_table.LIST if question == LIST else kafka_table.DESCRIBE
+    columns = kafka_table.in_words(headings)
     rows = (_listed(each, as_of) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
     return exit_code_of(findings)
@@ -247,7 +225,6 @@ def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:
 def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
     """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
     from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, terminate_command
-    from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 
     transaction, coordinated, verdict = judged.transaction, judged.coordinated, judged.verdict
     state = None if coordinated is None else coordinated.value
@@ -280,18 +257,15 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
 
 def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
     """Show the table and what comes next; with `everything` also the transactions that do not hang."""
-    from tiersnap.snapshot.exactly_once.transactions.kafka_table import FIND_HANGING as HEADINGS
-
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     rows = (_opened(each, as_of) for each in shown)
-    output.rows(ListedOpenTransaction, rows, kafka=HEADINGS, findings=outcome.findings)
+    output.rows(ListedOpenTransaction, rows, kafka=kafka_table.FIND_HANGING, findings=outcome.findings)
     for line in _next_steps(outcome, len(outcome.judged) - len(shown)):
         output.talk(line)
 
 
 def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     from tiersnap.snapshot.exactly_once.transactions.hanging import NEXT_STEP, abort_command, terminate_command
-    from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 
     judged, verdicts = outcome.judged, outcome.verdicts
     yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"

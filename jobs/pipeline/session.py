@@ -72,7 +72,6 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LONG_WORK = "-XX:+UseParallelGC"
 # Set by spark-submit for the Python that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-_LOCAL = "local[*]"
 
 
 def defaults() -> dict[str, str]:
@@ -97,9 +96,7 @@ def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
     return conf
 
 
-def open_session(
-    master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap", java_options: str = QUICK_START
-) -> SparkSession:
+def open_session(master: str | None, conf: Mapping[str, str], *, java_options: str = QUICK_START) -> SparkSession:
     """Return the active session, or one that is made.
 
     Args:
@@ -126,21 +123,20 @@ def open_session(
     if master is not None:
         wanted["spark.master"] = master
     elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
-        wanted.setdefault("spark.master", _LOCAL)
+        wanted.setdefault("spark.master", "local[*]")
     is_remote = wanted.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
     check_master(wanted.get("spark.master", ""))
     if not is_remote and _SUBMITTED not in os.environ:
         check_java()
     with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
-        return build(app_name=app_name, conf=wanted, java_options=java_options)
+        return _build(wanted, java_options)
 
 
-def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_START) -> SparkSession:
-    """A new session; `conf` wins over the defaults."""
+def _build(conf: Mapping[str, str], java_options: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     master = conf.get("spark.master", "")
-    builder = SparkSession.builder.appName(app_name)
+    builder = SparkSession.builder.appName("tiersnap")
     if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
         # A Connect server has its own settings; only those that were asked for are sent.
         settings = {name: value for name, value in conf.items() if name != "spark.master"}
@@ -151,7 +147,11 @@ def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_S
             local_settings(conf, f"{java_options} {class_archive.options()}") if is_local else {**defaults(), **conf}
         )
         if is_local:
-            _prepare_host()
+            # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
+            # spark.pyspark.python or the archive to say, which the environment of the driver would win over.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if python := settings.get("spark.pyspark.python"):
             # Of the settings spark-submit alone takes it; PySpark looks at the environment.
             os.environ["PYSPARK_PYTHON"] = python
@@ -159,14 +159,6 @@ def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_S
         builder = builder.config(name, value)
     _log.debug("starting a Spark session, master %r", master)
     return builder.getOrCreate()
-
-
-def _prepare_host() -> None:
-    # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
-    # spark.pyspark.python or the archive to say, which the environment of the driver would win over.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def local_settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:

@@ -37,12 +37,11 @@ _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage":
 @pytest.fixture(scope="session")
 def spark(s3_url: str) -> Iterator[object]:
     from tiersnap.jobs.pipeline import class_archive
-    from tiersnap.jobs.pipeline.session import QUICK_START, build
+    from tiersnap.jobs.pipeline.session import QUICK_START, open_session
 
-    session = build(
-        app_name="tiersnap-tests",
-        conf={
-            "spark.master": "local[2]",
+    session = open_session(
+        "local[2]",
+        {
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": "/tmp/tiersnap-spark-warehouse",
             # Each test has tables of its own, and Delta Lake keeps what it knows of a table for an hour: in 1 GiB, the
