@@ -39,19 +39,11 @@ LAYOUTS = ("aiven", "local-tiered-storage")
 OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
 
 
-def together(*options: Option) -> Option:
-    """Return all of them as one; the first one stands first in the help."""
-
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
 def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
-    """Return options whose values are the arguments of `make`; the command is given `name`, what `make` returns."""
+    """Return options whose values are the arguments of `make`; the command is given `name`, what `make` returns.
+
+    The first one stands first in the help.
+    """
     values = inspect.signature(make).parameters
 
     def gather(function: Function) -> Function:
@@ -60,7 +52,10 @@ def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
             one = make(**{each: given.pop(each) for each in values if each in given})
             return function(*args, **{name: one}, **given)
 
-        return together(*options)(with_one)
+        decorated: Function = with_one
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
 
     return gather
 

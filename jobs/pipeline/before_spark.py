@@ -82,16 +82,12 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
         return given
     check_cluster(cluster, found.owners)
     if settings.left_for is not None:
-        given = replace(given, copy_tasks=_copy_tasks(cluster, found))
+        names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
+        given = replace(given, copy_tasks=ask_copy_tasks(cluster, names, found.owners).tasks)
     has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
     if settings.leaders or not has_replicas:
         return given
     return replace(given, leaders=leading_replicas(cluster, found.owners, given.topics))
-
-
-def _copy_tasks(cluster: Cluster, found: Discovered) -> CopyTasks | None:
-    names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
-    return ask_copy_tasks(cluster, names, found.owners).tasks
 
 
 @dataclass(frozen=True, slots=True)

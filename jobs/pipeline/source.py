@@ -98,12 +98,6 @@ def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
     return value
 
 
-def _check_known(options: Mapping[str, str]) -> None:
-    unknown = sorted(options.keys() - {name.lower() for name in OPTIONS})
-    if unknown:
-        raise ValueError(f"kafkasegment: no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
-
-
 @dataclass(frozen=True)
 class SegmentRef:
     """A segment to decode; paths are inside the filesystem of `log_dir`."""
@@ -140,7 +134,8 @@ class KafkaSegmentDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the `path` option."""
         options = {name.lower(): value for name, value in self.options.items()}
-        _check_known(options)
+        if unknown := sorted(options.keys() - {name.lower() for name in OPTIONS}):
+            raise ValueError(f"kafkasegment: no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
         if "path" not in options:
             raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
         return KafkaSegmentReader(

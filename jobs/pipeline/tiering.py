@@ -105,17 +105,13 @@ def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: 
 
 def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
     """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
-    task = SweepTask(store, layout.is_local)
-    removed, failed, first = count_swept(_swept(listed, task))
+    first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
+    # Each partition once, however many replicas are listed.
+    left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)
+    swept = left.mapInArrow(of_batches(SweepTask(store, layout.is_local)), schemas.of_arrow(SWEPT))
+    removed, failed, first = count_swept(swept)
     if failed:
         partitions = count_of(failed, "partition")
         _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
     if removed:
         talk(f"removed {count_of(removed, 'object')} that ended attempts had left")
-
-
-def _swept(listed: DataFrame, task: SweepTask) -> DataFrame:
-    """LISTED -> SWEPT: of partitions of which attempts left objects, each once however many replicas are listed."""
-    first = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
-    left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first)
-    return left.mapInArrow(of_batches(task), schemas.of_arrow(SWEPT))

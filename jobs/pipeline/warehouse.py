@@ -54,7 +54,8 @@ class Warehouse:
 
     def path(self, table: str) -> str:
         """Return the path of a table, as Hadoop's file systems name it."""
-        return f"{hadoop_uri(self.uri).rstrip('/')}/{table}"
+        uri = "s3a://" + self.uri.removeprefix("s3://") if self.uri.startswith("s3://") else self.uri
+        return f"{uri.rstrip('/')}/{table}"
 
     def read(self, table: str) -> DataFrame:
         """All rows of a table, no rows before its first commit.
@@ -166,11 +167,6 @@ def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Keep the rows of the greatest `run` for each key."""
     window = Window.partitionBy(*key)
     return rows.withColumn("_newest", F.max("run").over(window)).where("run = _newest").drop("_newest")
-
-
-def hadoop_uri(uri: str) -> str:
-    """s3:// as Hadoop has it."""
-    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri
 
 
 def unrecorded_runs(
