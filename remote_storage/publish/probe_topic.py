@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # an extra
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_NAME = "tiersnap-probe"
 PROBE_RETENTION = "3600113"
 """An hour and a bit, in ms: a `retention.ms` that no topic but a probe has."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")

@@ -24,7 +24,7 @@ class RestoreRequest:
     layout: str | None  # of layouts.open_layout.LAYOUTS; None where there are segments in one alone
     cluster_id: str | None  # that wrote the segments; None where a run recorded it
     as_topic_id: str | None  # what the target's cluster knows the topic by; None for that in remote storage
-    producer_state: str | None  # of target.PRODUCER_STATES; None where it need not be chosen
+    producer_state: str | None  # "keep" or "empty"; None where it need not be chosen
     log_start: int | None  # first offset wanted, inclusive; None for the tier's
     until: int | None  # end of the log, exclusive; None for the tier's
     without: tuple[str, ...]  # ids of segments to leave out

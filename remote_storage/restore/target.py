@@ -19,7 +19,6 @@ from tiersnap.snapshot.regular_file import read_text
 
 _log = logging.getLogger(__name__)
 
-PRODUCER_STATES = ("keep", "empty")
 _MOVE_AWAY = "move it away: a broker makes it"
 
 

@@ -53,30 +53,25 @@ class Swept:
 
 
 def old_leftovers(
-    store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
+    store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
 ) -> list[RemoteSegment | IncompleteSegment]:
-    """Return those of `leftovers_of` that are older than so many ms by the store's clock; at most one request.
+    """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
 
     What another attempt has finished without counts as old.
     """
     superseded = found.superseded
     wanted = leftovers_of(found, expired)
     now = store.now() if len(wanted) > len(superseded) else 0
-    return [each for each in wanted if each in superseded or now - each.written_at > older_than]
+    return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
 def sweep_partition(
-    store: ObjectStore,
-    keys: ObjectKeys,
-    found: RemoteInventory,
-    expired: ExpiredOffsets = NOTHING_EXPIRED,
-    *,
-    older_than: int = GRACE_MS,
+    store: ObjectStore, keys: ObjectKeys, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
 ) -> Swept:
     """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
     done, superseded = Swept(), found.superseded
-    for each in old_leftovers(store, found, expired, older_than=older_than):
-        if each in superseded or _is_ended(store, keys, each, older_than):
+    for each in old_leftovers(store, found, expired):
+        if each in superseded or _is_ended(store, keys, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
             _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
@@ -84,7 +79,7 @@ def sweep_partition(
     return done
 
 
-def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | IncompleteSegment, older_than: int) -> bool:
+def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | IncompleteSegment) -> bool:
     """Return whether the attempt is over; end one that holds its claim unfinished and is stale."""
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):
@@ -93,7 +88,7 @@ def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | Incomp
     if found is None or not _is_held(found[0], left.segment_id):
         return True
     held, age = found
-    return age > older_than and claims.release(store, keys, held)
+    return age > GRACE_MS and claims.release(store, keys, held)
 
 
 def _is_held(claim: Claim, segment_id: str) -> bool:

@@ -92,21 +92,19 @@ def uploads_of_segments(
         yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
 
 
-def sweep_store(
-    store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool], *, older_than: int = GRACE_MS
-) -> SweptStore:
-    """Remove probes, temporary files and unfinished uploads of ours that are older than so many ms; two listings.
+def sweep_store(store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]) -> SweptStore:
+    """Remove probes, temporary files and unfinished uploads of ours that are older than GRACE_MS; two listings.
 
     What cannot be removed is logged: the next run tries again, and nothing waits for it.
 
     Args:
         is_wanted: takes the topics whose uploads are aborted.
     """
-    probes = [probe.key for probe in old_probes(store, keys, store.now(), older_than)]
+    probes = [probe.key for probe in old_probes(store, keys, store.now(), GRACE_MS)]
     failures = store.delete(probes) if probes else ()
     for failed in failures:
         _log.warning("cannot delete %s%s: %s", store.uri, failed.key, failed.reason)
-    old = old_uploads(store, older_than)
+    old = old_uploads(store, GRACE_MS)
     files = [upload for upload in old if upload.is_ours]
     others = [upload for upload in old if not upload.is_ours]
     named = [each.upload for each in uploads_of_segments(store, keys, others, is_wanted) if each.claim is not None]

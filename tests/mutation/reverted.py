@@ -68,7 +68,7 @@ REVERTED = (
     Danger(
         "remote_storage/retire/partition_leftovers.py",
         "what a killed attempt left stays",
-        "return age > older_than and claims",
+        "return age > GRACE_MS and claims",
         "return False and claims",
     ),
     Danger(
@@ -81,16 +81,10 @@ REVERTED = (
     Danger(_UNFINISHED, "remove-orphans leaves uploads", "in old_uploads(store, -1):", "in ():"),
     Danger(_SMALL, "damage is not read again", "message)\n        return read()", "message)\n        raise"),
     Danger(
-        "remote_storage/stored/claims.py",
-        "a damaged claim is not read again",
-        "return read_twice_if_damaged(read)",
-        "return read()",
-    ),
-    Danger(
-        "remote_storage/stored/deletion_record.py",
-        "a damaged deletion record is not read again",
-        "return read_twice_if_damaged(read)",
-        "return read()",
+        "remote_storage/stored/stored_json.py",
+        "a damaged claim or record is not read again",
+        "return read_twice_if_damaged(once)",
+        "return once()",
     ),
     Danger(
         "jobs/commands/expire.py",
