@@ -30,23 +30,18 @@ class FileSystem(Protocol):
     @property
     def is_local(self) -> bool:
         """Return whether its files lie on a disk of this host."""
-        ...
 
     def list_folder(self, path: str) -> list[Entry]:
         """Return the entries of a folder, ascending by name. A file that vanishes meanwhile is left out."""
-        ...
 
     def is_gone(self, path: str) -> bool:
         """Return whether nothing lies there now, not even a link that leads nowhere."""
-        ...
 
     def size_of(self, path: str) -> int | None:
         """Return the bytes of a file, None where no regular file lies."""
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """Open a file, to be read in pieces."""
-        ...
 
 
 @dataclass(frozen=True)

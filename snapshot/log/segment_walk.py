@@ -87,7 +87,6 @@ class Folding(Protocol):
     @property
     def stop_at(self) -> int:
         """NO_CUT, or above what was folded."""
-        ...
 
     def cut(self, max_timestamp: int) -> None:
         """Go on with other producers and a larger `stop_at`.
@@ -95,7 +94,6 @@ class Folding(Protocol):
         Args:
             max_timestamp: ms, largest of the segment's entries so far, -1 without one.
         """
-        ...
 
 
 class SegmentWalk:

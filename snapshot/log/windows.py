@@ -42,7 +42,6 @@ class Windows(Protocol):
 
     def read(self, position: int, length: int) -> np.ndarray:
         """At most `length` bytes from byte `position`, fewer only at the end of the file."""
-        ...
 
     def close(self) -> None:
         """Release the file.
@@ -50,7 +49,6 @@ class Windows(Protocol):
         Raises:
             OSError: what was read was not the file, which was cut or could not be read in the meantime.
         """
-        ...
 
 
 class MappedWindows:

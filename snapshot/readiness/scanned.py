@@ -81,15 +81,12 @@ class Inventory(Protocol):
 
     def beginning(self, partition: Partition) -> Beginning:
         """Return what remote storage says of the log before its files."""
-        ...
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the tiered offsets of the partition; `log_end_offset` is exclusive."""
-        ...
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
         """Return the producers that a broker that loads the partition's files would not know; see find_forgotten."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,7 @@ class JudgedFile:
 
 @dataclass
 class Verification:
-    """Verifies partition by partition, and counts.
-
-    Raises:
-        SourceNotFoundError: `against` is no directory.
-    """
+    """Verifies partition by partition, and counts. Raises SourceNotFoundError: `against` is no directory."""
 
     log_dirs: Sequence[NamedLogDir]
     # A folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold exactly;

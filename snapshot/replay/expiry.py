@@ -65,11 +65,7 @@ class Scan(StrEnum):
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of a replay.
-
-    Raises:
-        UsageError: a window without an expiration.
-    """
+    """Options of a replay. Raises UsageError: a window without an expiration."""
 
     expiration: int | None = 7 * DAY_MS  # ms; producers idle that long are left out of what is written; None keeps all
     as_of: int | None = None  # ms, the moment that `expiration` counts back from; None reckons at each boundary

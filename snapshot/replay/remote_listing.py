@@ -107,15 +107,12 @@ class RemoteLook(Protocol):
 
     def __call__(self, partition: Partition) -> RemoteListing:
         """Return what it holds. Raises TiersnapError: it cannot be known."""
-        ...
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """Return the first of these copies whose snapshot starts a replay. Raises TiersnapError: it cannot be known."""
-        ...
 
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         """Return the snapshot. Raises TiersnapError: it is gone, or another one."""
-        ...
 
     def living_producers(
         self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
@@ -125,7 +122,6 @@ class RemoteLook(Protocol):
         Raises:
             TiersnapError: it does not answer, or refuses.
         """
-        ...
 
     def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
         """Return the state of the log at an offset, by the rule of remote_state; it may read whole remote segments.
@@ -134,7 +130,6 @@ class RemoteLook(Protocol):
             UnknownStateError: remote storage does not tell it.
             TiersnapError: it does not answer, or refuses.
         """
-        ...
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:

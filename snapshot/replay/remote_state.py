@@ -65,7 +65,6 @@ class RemoteReader(Protocol):
 
     def vouching(self, of: RemoteSnapshot) -> Vouching:
         """Return what its claim says."""
-        ...
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
         """Return ENTRY_DTYPE, ascending producer id.
@@ -73,7 +72,6 @@ class RemoteReader(Protocol):
         Raises:
             CorruptDataError: the snapshot is gone or damaged, or another one than its claim says.
         """
-        ...
 
     def deltas(self, start: int, end: int) -> np.ndarray:
         """Return DELTA_DTYPE, ascending producer id, of the batches in [start, exclusive end).
@@ -81,7 +79,6 @@ class RemoteReader(Protocol):
         Raises:
             CorruptDataError: no remote segment of the log holds some of them, or one is damaged.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,9 @@ class DecodeSource(Protocol):
 
     def begin_at(self, offset: int) -> None:
         """Give no decode of a segment below the offset."""
-        ...
 
     def window(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (base offset, deltas) of the decodes in a scan window, ascending, ahead of the first `decode`."""
-        ...
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
         """Return the runs of a segment, read once and lazily, and how its file ended; None below the beginning.
@@ -104,7 +102,6 @@ class DecodeSource(Protocol):
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.
         """
-        ...
 
 
 @dataclass

@@ -66,15 +66,12 @@ class SnapshotSink(Protocol):
     @property
     def uri(self) -> str:
         """The place, one name for one place."""
-        ...
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """Store it unless it, or one that knows more, is there; returns what is there. Raises TiersnapError."""
-        ...
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """Say in a manifest what is there, unless one says so already. Raises TiersnapError."""
-        ...
 
 
 _PUTS_AT_ONCE = 4
