@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -32,15 +32,33 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     numbered = _numbered(partitions)
     rows = batches.join(F.broadcast(numbered), on=list(PARTITION_KEY))
     rows = rows.select("number", lane, *_NEEDED, "log_start_offset", "is_compacted")
-    # The producer id first: it tells most batches apart, and Spark compares the first key without looking into rows.
-    stream = ("producer_id", "number", "lane")
-    along = Window.partitionBy(*stream).orderBy("base_offset")
+    is_suspect = F.coalesce(_suspicion(), F.lit(False))
+    looked = _compared_with_before(rows).select("*", is_suspect.alias("is_suspect"), _step_back().alias("back"))
+    # Most batches only go on from the one before.
+    telling = looked.where("is_suspect or opens or marker is not null or back is not null")
+    return _summed(telling).join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
+
+
+# The producer id first: it tells most batches apart, and Spark compares the first key without looking into rows.
+_STREAM = ("producer_id", "number", "lane")
+
+
+def _is_timed() -> Column:
+    return F.col("is_of_client") & (F.col("timestamp") >= 0)
+
+
+def _was_open() -> Column:
+    return F.coalesce("was_open", F.lit(False))
+
+
+def _compared_with_before(rows: DataFrame) -> DataFrame:
+    """Return the batches with what the batches of their producers before them say."""
+    along = Window.partitionBy(*_STREAM).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
     epoch = F.when(F.col("is_of_client") | is_marker, F.col("producer_epoch"))
-    is_timed = F.col("is_of_client") & (F.col("timestamp") >= 0)
     opens = F.col("is_of_client") & F.col("is_transactional") & (F.col("producer_id") >= 0)
-    seen = rows.select(
+    return rows.select(
         "*",
         opens.alias("opens"),
         F.last(F.when(is_data, F.col("producer_epoch")), True).over(before).alias("epoch_before"),
@@ -49,53 +67,58 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         F.max("coordinator_epoch").over(before).alias("coordinated_epoch"),
         F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before).alias("was_open"),
         F.max(F.when(opens, F.col("producer_epoch"))).over(before).alias("opened_epoch"),
-        F.last(F.when(is_timed, F.col("timestamp")), True).over(before).alias("time_before"),
-        F.last(F.when(is_timed, F.col("last_offset")), True).over(before).alias("timed_before"),
+        F.last(F.when(_is_timed(), F.col("timestamp")), True).over(before).alias("time_before"),
+        F.last(F.when(_is_timed(), F.col("last_offset")), True).over(before).alias("timed_before"),
     )
-    # In a compacted log a step forward says nothing.
-    is_ahead = F.pmod(F.col("base_sequence") - F.col("expected"), F.lit(1 << 31)) < (1 << 30)
-    is_same_epoch = F.col("producer_epoch") == F.col("epoch_before")
-    is_odd = (
-        F.when(
-            F.col("epoch_before").isNull(),
-            (F.col("base_sequence") != 0) & (F.col("log_start_offset") == 0) & ~F.col("is_compacted"),
-        )
-        .when(
-            is_same_epoch,
-            (F.col("base_sequence") != F.col("expected")) & ~(F.col("is_compacted") & is_ahead),
-        )
-        .otherwise((F.col("base_sequence") != 0) & ~F.col("is_compacted"))
-    )
-    was_open = F.coalesce("was_open", F.lit(False))
-    suspicion = (
-        (is_data & is_odd)
+
+
+def _suspicion() -> Column:
+    """Return whether a batch does not follow from those before it."""
+    is_data = F.col("is_data")
+    return (
+        (is_data & _is_odd())
         # No epoch lies below one before it unless, somewhere, one lies below that right before it.
         | (F.col("producer_epoch") < F.col("seen_epoch"))
         | (F.col("coordinator_epoch") < F.col("coordinated_epoch"))
-        | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & was_open)
-        | (is_data & F.col("is_transactional") & was_open & (F.col("producer_epoch") > F.col("opened_epoch")))
+        | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & _was_open())
+        | (is_data & F.col("is_transactional") & _was_open() & (F.col("producer_epoch") > F.col("opened_epoch")))
         | (is_data & F.col("seen_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
     )
-    back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
-    looked = seen.select("*", F.coalesce(suspicion, F.lit(False)).alias("is_suspect"), back.alias("back"))
-    # Most batches only go on from the one before.
-    telling = looked.where("is_suspect or opens or marker is not null or back is not null")
+
+
+def _is_odd() -> Column:
+    """Return whether a batch's sequence does not follow; in a compacted log a step forward says nothing."""
+    is_ahead = F.pmod(F.col("base_sequence") - F.col("expected"), F.lit(1 << 31)) < (1 << 30)
+    is_compacted, starts_anew = F.col("is_compacted"), F.col("base_sequence") == 0
+    is_next = F.col("base_sequence") == F.col("expected")
+    return (
+        F.when(F.col("epoch_before").isNull(), ~starts_anew & (F.col("log_start_offset") == 0) & ~is_compacted)
+        .when(F.col("producer_epoch") == F.col("epoch_before"), ~is_next & ~(is_compacted & is_ahead))
+        .otherwise(~starts_anew & ~is_compacted)
+    )
+
+
+def _step_back() -> Column:
+    is_back = _is_timed() & (F.col("time_before") > F.col("timestamp"))
+    return F.when(is_back, F.col("time_before") - F.col("timestamp"))
+
+
+def _summed(telling: DataFrame) -> DataFrame:
     # Numbers alone: with structs among them Spark sorts to aggregate.
-    began = F.when(F.col("opens") & ~was_open, F.col("base_offset"))
+    began = F.when(F.col("opens") & ~_was_open(), F.col("base_offset"))
     places = ("segment_base_offset", "position", "timestamp")
     furthest = ("base_offset", "last_offset", "timed_before", *places)
-    sums = telling.groupBy(*stream).agg(
+    return telling.groupBy(*_STREAM).agg(
         F.bool_or("is_suspect").alias("is_suspect"),
         F.max(began).alias("opened"),
         *(F.max_by(name, began).alias(f"opened_{name}") for name in places),
-        F.max(F.when(is_marker, F.col("base_offset"))).alias("ended"),
+        F.max(F.when(F.col("marker").isNotNull(), F.col("base_offset"))).alias("ended"),
         F.max(F.when(F.col("opens"), F.col("last_offset"))).alias("written"),
         F.max_by("producer_epoch", F.when(F.col("opens"), F.col("base_offset"))).alias("open_epoch"),
         F.count("back").alias("steps_back"),
         F.max("back").alias("distance"),
         *(F.max_by(name, "back").alias(f"furthest_{name}") for name in furthest),
     )
-    return sums.join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
 
 
 def _numbered(partitions: DataFrame) -> DataFrame:
