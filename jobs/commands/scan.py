@@ -140,7 +140,7 @@ def scan(
     opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
     tasks = told_by.about(opened, selection.topic, output).tasks
     scanner = Scanner(inventory, now, producer_expiration, check_crc, tasks)
-    totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=tasks is not None)
+    totals = ScanTotals(list(findings_of(opened)), scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
     commands = host_commands_of_scan(log_dirs, view.remote)
     progress = Progress(output, "scanning", count(opened, selection))

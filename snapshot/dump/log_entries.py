@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import google_crc32c
@@ -57,40 +57,24 @@ class EntriesEnd:
     found: int = 0  # the size that cannot be right
 
 
+@dataclass
 class LogEntries:
     """Iterate once for the entries (ENTRY_DTYPE; each array is valid until the next), then read `end`."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        base_offset: int = 0,
-        max_bytes: int | None = None,
-        count: int | None = None,
-        check_crc: bool = True,
-        window_bytes: int = WINDOW_BYTES,
-    ) -> None:
-        """Prepare to read the file at `path`.
+    path: str  # of a local file; it may grow or shrink meanwhile
+    base_offset: int = 0  # no entry may have an offset below it
+    max_bytes: int | None = None  # read this many bytes at most, None for the whole file
+    count: int | None = None  # stop after this many entries, None for all
+    check_crc: bool = True
+    window_bytes: int = WINDOW_BYTES  # peak memory, apart from the rows
+    end: EntriesEnd = field(init=False)
 
-        Args:
-            path: a local file; it may grow or shrink meanwhile.
-            base_offset: no entry may have an offset below it.
-            max_bytes: read this many bytes at most, None for the whole file.
-            count: stop after this many entries, None for all.
-            check_crc: verify checksums.
-            window_bytes: peak memory, apart from the rows.
-        """
-        self._path = path
-        self._base_offset = base_offset
-        self._max_bytes = max_bytes
-        self._count = count
-        self._check_crc = check_crc
-        self._window_bytes = max(window_bytes, rb.HEADER_LENGTH)
-        self.end: EntriesEnd
+    def __post_init__(self) -> None:
+        self.window_bytes = max(self.window_bytes, rb.HEADER_LENGTH)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        windows = BufferedWindows(self._path, follow=True)
-        left = self._count
+        windows = BufferedWindows(self.path, follow=True)
+        left = self.count
         try:
             for rows in self._read(windows):
                 rows = rows[:left]
@@ -106,19 +90,19 @@ class LogEntries:
             windows.close()
 
     def _read(self, windows: Windows) -> Iterator[np.ndarray]:
-        limit = windows.size if self._max_bytes is None else min(windows.size, self._max_bytes)
+        limit = windows.size if self.max_bytes is None else min(windows.size, self.max_bytes)
         out = np.zeros(ROWS, ENTRY_DTYPE)
-        position, last_offset, reason, found = 0, self._base_offset - 1, MORE, 0
+        position, last_offset, reason, found = 0, self.base_offset - 1, MORE, 0
         while reason == MORE:
-            window = windows.read(position, self._window_bytes)
-            if window.size < min(self._window_bytes, windows.size - position):
+            window = windows.read(position, self.window_bytes)
+            if window.size < min(self.window_bytes, windows.size - position):
                 # Cut by its broker meanwhile.
                 limit = position + window.size
             read = partial(_slice, window, position)
             cursor, reason = 0, kernels.ROWS_FULL
             while reason == kernels.ROWS_FULL:
                 count, cursor, last_offset, reason, found = walk_all(
-                    window, cursor, position, limit, windows.size, last_offset, self._check_crc, out
+                    window, cursor, position, limit, windows.size, last_offset, self.check_crc, out
                 )
                 if count:
                     self._check_legacy(out[:count], read)
@@ -126,11 +110,11 @@ class LogEntries:
                     yield out[:count]
             if reason == MORE and cursor == 0:
                 # An entry larger than the window: its checksum is computed piece by piece.
-                start, before = windows.read(position, max(self._window_bytes, PEEK)), last_offset
+                start, before = windows.read(position, max(self.window_bytes, PEEK)), last_offset
                 _, cursor, last_offset, *_ = walk_all(
                     start, 0, position, limit, windows.size, last_offset, False, out[:1]
                 )
-                if self._check_crc:
+                if self.check_crc:
                     self._check_legacy(out[:1], partial(pieces, windows))
                     last_offset = last_offset if self._check_large(out[0], windows) else before
                 yield out[:1]
@@ -140,7 +124,7 @@ class LogEntries:
         self.end = EntriesEnd(limit, position, reason, found)
 
     def _check_legacy(self, rows: np.ndarray, read: Callable[[int, int], Iterable[np.ndarray]]) -> None:
-        if not self._check_crc:
+        if not self.check_crc:
             return
         for index in np.flatnonzero(rows["magic"] < 2):
             start = int(rows["position"][index])

@@ -121,28 +121,26 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
     return kept
 
 
+@dataclass
 class _Pass:
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        partition: Partition,
-        leader_epochs: LeaderEpochs,
-        fetch: Callable[[Segment], TierParts],
-        put: Put,
-        empty_state: bool,
-    ) -> None:
-        self._filesystem, self._partition = filesystem, partition
-        self._fetch, self._put, self._empty_state = fetch, put, empty_state
-        self._epoch_check = EpochCheck(leader_epochs)
-        self._history_from = partition.segments[0].base_offset
+    filesystem: FileSystem
+    partition: Partition
+    leader_epochs: LeaderEpochs
+    fetch: Callable[[Segment], TierParts]
+    put: Put
+    empty_state: bool
+
+    def __post_init__(self) -> None:
+        self._epoch_check = EpochCheck(self.leader_epochs)
+        self._history_from = self.partition.segments[0].base_offset
         self._ongoing = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
         self._snapshot: bytes | None = None  # the tier's at the base offset that comes next
         self._pending: bytes | None = None
         self._found = RestoredLog()
 
     def run(self, now: int, producer_expiration: int | None) -> RestoredLog:
-        found, end = self._found, self._partition.segments[-1].base_offset
-        replay, boundaries = replay_partition(self._partition, self._read_runs, lambda _: self._snapshot)
+        found, end = self._found, self.partition.segments[-1].base_offset
+        replay, boundaries = replay_partition(self.partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
             verdict, reason = boundary.found.verdict(now, producer_expiration), boundary.found.says
             # Strictly, and not by the clock: restoring the same segments again must give the same files.
@@ -157,13 +155,13 @@ class _Pass:
                     found.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
                 )
             if boundary.offset == end:
-                entries = only_open_transactions(boundary.entries) if self._empty_state else boundary.entries
-                data = snapshot_file.encode(entries) if self._empty_state else data
+                entries = only_open_transactions(boundary.entries) if self.empty_state else boundary.entries
+                data = snapshot_file.encode(entries) if self.empty_state else data
                 found.producers = int(entries.size)
-            self._put(snapshot_file.file_name(boundary.offset), data)
+            self.put(snapshot_file.file_name(boundary.offset), data)
             found.snapshots += 1
         if replay.refusal is not None:
-            raise CorruptDataError(f"{self._partition.name}: {replay.refusal.message}")
+            raise CorruptDataError(f"{self.partition.name}: {replay.refusal.message}")
         found.log_end_offset = end
         if replay.closed_state is not None:
             deltas = replay.closed_state.deltas
@@ -180,9 +178,9 @@ class _Pass:
         if segment.next_base_offset is None:
             stem = f"{segment.base_offset:020d}"
             for suffix in ("log", "index", "timeindex"):
-                self._put(f"{stem}.{suffix}", b"")
-            return fold_segment(self._filesystem, segment, cuts=cuts)
-        tier = self._fetch(segment)
+                self.put(f"{stem}.{suffix}", b"")
+            return fold_segment(self.filesystem, segment, cuts=cuts)
+        tier = self.fetch(segment)
         rebuild, aborted = indexes.IndexRebuild(segment.base_offset), []
 
         def on_rows(rows: np.ndarray) -> None:
@@ -191,7 +189,7 @@ class _Pass:
             aborted.append(found)
             self._check_epochs(rows, tier.name)
 
-        runs, end = fold_segment(self._filesystem, segment, cuts=cuts, on_rows=on_rows)
+        runs, end = fold_segment(self.filesystem, segment, cuts=cuts, on_rows=on_rows)
         if end.finding is not None:
             finding = end.finding
             raise CorruptDataError(
@@ -199,7 +197,7 @@ class _Pass:
                 hint=_SHUN,
                 base_offset=segment.base_offset,
             )
-        if end.last_offset + 1 < segment.next_base_offset == self._partition.segments[-1].base_offset:
+        if end.last_offset + 1 < segment.next_base_offset == self.partition.segments[-1].base_offset:
             raise CorruptDataError(
                 f"{tier.name}: its last offset is {end.last_offset}, and it was said to be "
                 f"{segment.next_base_offset - 1}: the log would end where no record is",
@@ -246,7 +244,7 @@ class _Pass:
             ("index", "timeindex"), (tier.offset_index, tier.time_index), made, strict=True
         ):
             self._found.rebuilt_indexes += theirs is not None and theirs != ours
-            self._put(f"{stem}.{suffix}", ours)
+            self.put(f"{stem}.{suffix}", ours)
 
     def _put_transactions(self, segment: Segment, tier: TierParts, aborted: np.ndarray | None) -> None:
         ours = np.empty(0, transaction_index.ABORTED_TXN_DTYPE) if aborted is None else aborted
@@ -263,7 +261,7 @@ class _Pass:
         except CorruptIndexError as error:
             self._found.doubts.append(error.message)
         self._found.transaction_indexes += data is not None
-        self._put(f"{segment.base_offset:020d}.txnindex", data)
+        self.put(f"{segment.base_offset:020d}.txnindex", data)
 
     def _knows_more(self, theirs: np.ndarray, ours: np.ndarray) -> bool:
         """Return whether the entries differ only by transactions that began below the first segment."""

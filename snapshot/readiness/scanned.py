@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
@@ -118,43 +118,26 @@ class Scanner:
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
 
+@dataclass
 class ScanTotals:
     """Only snapshots that somebody will read decide: not those of topics that are never tiered, nor strays.
 
     Where a segment is tiered, nobody reads the snapshot at its end but a broker that starts, if it is the newest.
-
-    Attributes:
-        verdicts: segments by verdict.
-        snapshots: snapshots by verdict.
-        wanted: likewise, those that somebody will read.
-        deleted_segments: below the log start offset.
-        waiting_bytes: of closed segments behind the first one of a partition that lacks a right snapshot.
-        continued: partitions whose log begins in remote storage.
-        unread: closed segments whose snapshot could not be compared, although its log begins here.
-        lost_indexes: partitions with a closed segment without an .index.
-        lost_below_log_start: partitions that lost one below the log start offset.
-        forgotten: of each replica that forgot producers, what it forgot.
-        errors: why remote storage does not say what it holds.
-        was_asked: a cluster said what brokers copy by themselves.
     """
 
-    def __init__(
-        self, findings: Iterable[Finding] = (), errors: Sequence[TiersnapError] = (), *, was_asked: bool = False
-    ) -> None:
-        """Begin with what was found before any partition; `errors` may grow meanwhile."""
-        self.was_asked = was_asked
-        self.verdicts: Counter[Verdict] = Counter()
-        self.snapshots: Counter[SnapshotVerdict] = Counter()
-        self.wanted: Counter[SnapshotVerdict] = Counter()
-        self.findings = list(findings)
-        self.errors = errors
-        self.deleted_segments = 0
-        self.waiting_bytes = 0
-        self.continued = 0
-        self.unread = 0
-        self.lost_indexes = 0
-        self.lost_below_log_start = 0
-        self.forgotten: list[str] = []
+    findings: list[Finding] = field(default_factory=list)  # to begin with, those about no partition
+    errors: Sequence[TiersnapError] = ()  # why remote storage does not say what it holds; it may grow meanwhile
+    was_asked: bool = False  # a cluster said what brokers copy by themselves
+    verdicts: Counter[Verdict] = field(default_factory=Counter)  # segments
+    snapshots: Counter[SnapshotVerdict] = field(default_factory=Counter)
+    wanted: Counter[SnapshotVerdict] = field(default_factory=Counter)  # snapshots that somebody will read
+    deleted_segments: int = 0  # below the log start offset
+    waiting_bytes: int = 0  # of closed segments behind the first one of a partition that lacks a right snapshot
+    continued: int = 0  # partitions whose log begins in remote storage
+    unread: int = 0  # closed segments whose snapshot could not be compared, although its log begins here
+    lost_indexes: int = 0  # partitions with a closed segment without an .index
+    lost_below_log_start: int = 0  # partitions that lost one below the log start offset
+    forgotten: list[str] = field(default_factory=list)  # of each replica that forgot producers, what it forgot
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -78,55 +78,41 @@ _PUTS_AT_ONCE = 4
 _BYTES_AT_ONCE = 64 << 20  # of snapshots under way; a larger one goes alone
 
 
+@dataclass
 class BoundaryStore:
-    """Stores the boundaries of one partition, several at once, and says in a manifest what it stored.
+    """Stores the boundaries of one partition, several at once, and says in a manifest what it stored."""
 
-    Attributes:
-        stored: what is there, by offset; all of it after `commit`.
-        errors: what went wrong, in order; each says in its attribute `at` where.
-    """
+    sink: SnapshotSink
+    partition: Partition
+    cluster_id: str | None
+    options: ReplayOptions
+    now: int  # ms
+    away: list[str]  # what a sink said that does not answer, of all partitions; see ListingReplay
+    errors: list[TiersnapError]  # what went wrong, in order; each says in its attribute `at` where
+    # What is there, by offset; all of it after `commit`.
+    stored: dict[int, StoredSnapshot] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        sink: SnapshotSink,
-        partition: Partition,
-        cluster_id: str | None,
-        options: ReplayOptions,
-        *,
-        now: int,
-        away: list[str],
-        errors: list[TiersnapError],
-    ) -> None:
-        """Begin with a partition.
-
-        Args:
-            now: ms.
-            away: what a sink said that does not answer, of all partitions; see ListingReplay.
-            errors: of the partition; what goes wrong is added.
-        """
-        self._sink, self._partition, self._cluster_id, self._options = sink, partition, cluster_id, options
-        self._now, self._away, self.errors = now, away, errors
+    def __post_init__(self) -> None:
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
-        self._is_never_tiered = bool(never_tiered_reason(partition))
-        self._bases: Collection[int] = {segment.base_offset for segment in partition.segments}
-        self.stored: dict[int, StoredSnapshot] = {}
+        self._is_never_tiered = bool(never_tiered_reason(self.partition))
+        self._bases: Collection[int] = {segment.base_offset for segment in self.partition.segments}
         self._pool = ThreadPoolExecutor(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
         self._begun: deque[tuple[SnapshotObject, Future[StoredSnapshot]]] = deque()
         self._is_first = True
 
     def put(self, boundary: Boundary) -> None:
         """Begin to store the boundary's snapshot if it is wanted."""
-        found = boundary.found.verdict(self._now, self._options.producer_expiration)
+        found = boundary.found.verdict(self.now, self.options.producer_expiration)
         if not self._is_wanted(boundary.offset, found, boundary.provenance):
             return
         snapshot = self._object(boundary)
         self._make_room(len(snapshot.data))
-        if self._away:
+        if self.away:
             if not self.errors:
-                message = f"not written, as remote storage does not answer: {self._away[0]}"
+                message = f"not written, as remote storage does not answer: {self.away[0]}"
                 self.errors.append(TransientError(message, at=f" {boundary.offset}"))
             return
-        self._begun.append((snapshot, self._pool.submit(self._sink.put, snapshot)))
+        self._begun.append((snapshot, self._pool.submit(self.sink.put, snapshot)))
         if self._is_first:  # alone: it shows whether the store answers at all
             self._is_first = False
             self._make_room(_BYTES_AT_ONCE)
@@ -143,29 +129,29 @@ class BoundaryStore:
                 error.attrs["at"] = f" {snapshot.end_offset}"
                 self.errors.append(error)
                 if isinstance(error, TransientError):
-                    self._away.append(error.message)
+                    self.away.append(error.message)
 
     def commit(self) -> None:
         """Wait until all is stored, and say in a manifest what was."""
         self._make_room(_BYTES_AT_ONCE)
         self._pool.shutdown()
-        if not self.stored or self._away:
+        if not self.stored or self.away:
             return
-        partition = self._partition
+        partition = self.partition
         try:
-            self._sink.commit(partition.topic, partition.topic_id, partition.partition, list(self.stored.values()))
+            self.sink.commit(partition.topic, partition.topic_id, partition.partition, list(self.stored.values()))
         except TiersnapError as error:
             error.attrs["at"] = ""
             self.errors.append(error)
 
     def _object(self, boundary: Boundary) -> SnapshotObject:
-        expiry = Expiry(self._options.expiration, self._now, self._options.as_of)
+        expiry = Expiry(self.options.expiration, self.now, self.options.as_of)
         entries = expiry.live(boundary.entries, boundary.max_timestamp)
         return SnapshotObject(
-            self._partition.topic,
-            self._partition.topic_id,
-            self._partition.partition,
-            self._cluster_id,
+            self.partition.topic,
+            self.partition.topic_id,
+            self.partition.partition,
+            self.cluster_id,
             boundary.offset,
             snapshot_file.encode(entries),
             str(boundary.provenance),
@@ -175,8 +161,8 @@ class BoundaryStore:
         )
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
-        options = self._options
-        if not may_be_stored(self._partition, offset) or provenance.lacks_start:
+        options = self.options
+        if not may_be_stored(self.partition, offset) or provenance.lacks_start:
             return False
         if options.every_boundary:
             return True

@@ -188,30 +188,28 @@ def replicas(
     return Replicas(partition, start, both.leader, both.replica, both.expired, findings)
 
 
+@dataclass
 class _Pass:
     """One pass over the log, with the replica's snapshot and what lies behind it."""
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        partition: Partition,
-        start: Start,
-        expiry: Expiry,
-        *,
-        check_crc: bool,
-        begins: Beginning,
-    ) -> None:
-        self.start, self._expiry = start, expiry
+    filesystem: FileSystem
+    partition: Partition
+    start: Start
+    expiry: Expiry
+    check_crc: bool
+    begins: Beginning
+
+    def __post_init__(self) -> None:
+        start, first = self.start, self.partition.first_base_offset
         self.all_batches, self.after_batches = RecentBatches(), RecentBatches(from_offset=start.offset)
         self.after = ProducerFold()
-        self.at_start = start.entries
-        if start.entries is None and start.offset <= partition.first_base_offset:
-            self.at_start = entries_at_first(partition, begins)
+        is_at_first = start.entries is None and start.offset <= first
+        self.at_start = entries_at_first(self.partition, self.begins) if is_at_first else start.entries
         self.log = replay_log(
-            filesystem,
-            partition,
-            check_crc=check_crc,
-            begins=begins,
+            self.filesystem,
+            self.partition,
+            check_crc=self.check_crc,
+            begins=self.begins,
             cuts=(start.offset,),
             on_rows=self._on_rows,
             on_run=self._on_run,
@@ -229,7 +227,7 @@ class _Pass:
 
     def _on_boundary(self, boundary: Boundary) -> None:
         if boundary.offset == self.start.offset and self.start.entries is None:
-            self.at_start = self._expiry.live(boundary.entries, boundary.max_timestamp)
+            self.at_start = self.expiry.live(boundary.entries, boundary.max_timestamp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
@@ -55,47 +55,39 @@ class HangingOutcome:
         return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
 
 
+@dataclass
 class HangingSearch:
-    """One search; `findings` are those of the partitions it replayed, `not_compared` as in ProducerListing."""
+    """One search, with the arguments of `read_transaction_log` and `judge_transaction`."""
 
-    def __init__(
-        self,
-        log_dirs: Sequence[LogDir],
-        partition_count: int | None,
-        max_transaction_timeout: int,
-        as_of: int,
-        *,
-        check_crc: bool = True,
-        stops_at_unknown: bool = False,
-        watch: Watch = iter,
-    ) -> None:
-        """Take the arguments of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
-        self._log_dirs, self._partition_count = log_dirs, partition_count
-        self._max_transaction_timeout, self._as_of = max_transaction_timeout, as_of
-        self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
-        self._watch = watch
-        self.findings: list[Finding] = []
-        self.not_compared = 0
+    log_dirs: Sequence[LogDir]  # of one cluster
+    partition_count: int | None
+    max_transaction_timeout: int
+    as_of: int
+    check_crc: bool = True
+    stops_at_unknown: bool = False
+    watch: Watch = iter
+    findings: list[Finding] = field(default_factory=list, init=False)  # of the partitions that were replayed
+    not_compared: int = field(default=0, init=False)  # as in ProducerListing
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
         seen = [
             (log_dir, partition, transaction)
-            for log_dir, partition in self._watch(partitions)
+            for log_dir, partition in self.watch(partitions)
             for transaction in self._opened(log_dir, partition)
         ]
         log = read_transaction_log(
-            self._log_dirs,
-            partition_count=self._partition_count,
-            check_crc=self._check_crc,
-            stops_at_unknown=self._stops_at_unknown,
-            watch=self._watch,
+            self.log_dirs,
+            partition_count=self.partition_count,
+            check_crc=self.check_crc,
+            stops_at_unknown=self.stops_at_unknown,
+            watch=self.watch,
         )
         judged = []
         looked_again: dict[str, set[tuple[int, int]]] = {}
         for log_dir, partition, transaction in seen:
             each = judge_transaction(
-                transaction, log, as_of=self._as_of, max_transaction_timeout=self._max_transaction_timeout
+                transaction, log, as_of=self.as_of, max_transaction_timeout=self.max_transaction_timeout
             )
             if each.verdict.is_hanging:
                 if partition.path not in looked_again:
@@ -120,4 +112,4 @@ class HangingSearch:
         return {(each.producer_id, each.start_offset) for each in found}
 
     def _replayed(self, log_dir: LogDir, partition: Partition) -> LogReplay:
-        return replay_log(log_dir.filesystem, partition, check_crc=self._check_crc)
+        return replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
