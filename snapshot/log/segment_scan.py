@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
@@ -20,56 +21,44 @@ from tiersnap.snapshot.log.windows import WINDOW_BYTES, Windows, is_zero, open_w
 __all__ = ["Folding", "SegmentEnd", "SegmentScan"]
 
 
+@dataclass
 class SegmentScan:
     """Iterate once for the decoded rows (RECORD_BATCH_DTYPE; each array is valid until the next), then read `end`."""
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        path: str,
-        *,
-        base_offset: int,
-        next_base_offset: int | None,
-        check_crc: bool = True,
-        keep_rows: bool = True,
-        folding: Folding | None = None,
-        window_bytes: int = WINDOW_BYTES,
-    ) -> None:
-        """Prepare a scan of the segment file at `path`.
+    filesystem: FileSystem
+    path: str
+    _: KW_ONLY
+    base_offset: int  # the number in the file's name
+    next_base_offset: int | None  # base offset of the next segment; None for the active segment
+    check_crc: bool = True
+    keep_rows: bool = True  # False gives no rows, which is faster for who only folds or checks
+    folding: Folding | None = None  # folds in the same pass
+    window_bytes: int = WINDOW_BYTES
+    end: SegmentEnd = field(init=False)
 
-        Args:
-            base_offset: the number in the file's name.
-            next_base_offset: base offset of the next segment; None for the active segment.
-            keep_rows: False gives no rows, which is faster for who only folds or checks.
-            folding: folds in the same pass.
-        """
-        self._filesystem = filesystem
-        self._path = path
-        self._is_closed = next_base_offset is not None
-        self._window_bytes = window_bytes
+    def __post_init__(self) -> None:
         self._walk = SegmentWalk(
-            path,
-            base_offset=base_offset,
-            next_base_offset=next_base_offset,
-            check_crc=check_crc,
-            keep_rows=keep_rows,
-            folding=folding,
+            self.path,
+            base_offset=self.base_offset,
+            next_base_offset=self.next_base_offset,
+            check_crc=self.check_crc,
+            keep_rows=self.keep_rows,
+            folding=self.folding,
         )
-        self.end: SegmentEnd
 
     def __iter__(self) -> Iterator[np.ndarray]:
         size = 0
         try:
-            with closing(open_windows(self._filesystem, self._path, may_shrink=not self._is_closed)) as windows:
+            with closing(open_windows(self.filesystem, self.path, may_shrink=self.next_base_offset is None)) as windows:
                 size = windows.size
                 yield from self._scan(windows)
         except OSError as error:
-            self.end = self._walk.end(size, unreadable(self._path, error))
+            self.end = self._walk.end(size, unreadable(self.path, error))
 
     def _scan(self, windows: Windows) -> Iterator[np.ndarray]:
         walk = self._walk
         walk.make_room(windows.size)
-        usual = min(self._window_bytes, windows.best_bytes)
+        usual = min(self.window_bytes, windows.best_bytes)
         position, length, reason = 0, usual, kernels.END
         while position < windows.size:
             window = windows.read(position, length)

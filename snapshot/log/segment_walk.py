@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -96,25 +96,23 @@ class Folding(Protocol):
         """
 
 
+@dataclass
 class SegmentWalk:
-    """The walk over one segment."""
+    """The walk over one segment; see `SegmentScan` for the arguments."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        base_offset: int,
-        next_base_offset: int | None,
-        check_crc: bool,
-        keep_rows: bool,
-        folding: Folding | None = None,
-    ) -> None:
-        """`path` is for findings; see `SegmentScan` for the rest."""
-        self._path, self._next_base_offset = path, next_base_offset
-        self._check_crc, self._keep_rows, self._folding = check_crc, keep_rows, folding
-        self._state = _new_state(base_offset)
+    path: str  # for findings
+    _: KW_ONLY
+    base_offset: int
+    next_base_offset: int | None
+    check_crc: bool
+    keep_rows: bool
+    folding: Folding | None = None
+    cursor: int = field(default=0, init=False)
+    reason: int = field(default=kernels.END, init=False)
+
+    def __post_init__(self) -> None:
+        self._state = _new_state(self.base_offset)
         self._out = kernels.NO_ROWS
-        self.cursor, self.reason = 0, kernels.END
 
     @property
     def valid_bytes(self) -> int:
@@ -123,7 +121,7 @@ class SegmentWalk:
 
     def make_room(self, size: int) -> None:
         """Room for the rows of a segment of `size` bytes, or for the most that are kept at once."""
-        if self._keep_rows:
+        if self.keep_rows:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 
     def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
@@ -141,14 +139,14 @@ class SegmentWalk:
         self.cursor, self.reason = cursor, reason
 
     def _step(self, window: np.ndarray, cursor: int, position: int) -> tuple[int, int]:
-        folding, state = self._folding, self._state
+        folding, state = self.folding, self._state
         if folding is None:
             stop_at, slots, deltas = kernels.NO_CUT, kernels.NO_SLOTS, _NO_DELTAS
         else:
             stop_at, (slots, deltas) = folding.stop_at, folding.producers.table
             state["producer_count"] = len(folding.producers)
         cursor, reason = kernels.walk(
-            window, cursor, position, stop_at, self._check_crc, state, self._out, slots, deltas
+            window, cursor, position, stop_at, self.check_crc, state, self._out, slots, deltas
         )
         if folding is not None:
             folding.producers.extended_to(int(state["producer_count"]))
@@ -166,18 +164,18 @@ class SegmentWalk:
         if reason in _MESSAGES:
             kind, message = _MESSAGES[reason]
             return Finding(
-                kind, self._path, valid_bytes, message.format(expected=state["expected"], found=state["found"])
+                kind, self.path, valid_bytes, message.format(expected=state["expected"], found=state["found"])
             )
-        if self._next_base_offset is None:
+        if self.next_base_offset is None:
             return None
         if size == 0:
-            return Finding(FindingKind.EMPTY_SEGMENT, self._path, -1, "0 bytes in a closed segment")
+            return Finding(FindingKind.EMPTY_SEGMENT, self.path, -1, "0 bytes in a closed segment")
         if valid_bytes < size:
             message = f"the last batch is cut: {count_of(size - valid_bytes, 'byte')} left over in a closed segment"
-            return Finding(FindingKind.TRUNCATED_SEGMENT, self._path, valid_bytes, message)
-        if state["last_offset"] >= self._next_base_offset:
-            message = f"last offset expected below {self._next_base_offset}, found {state['last_offset']}"
-            return Finding(FindingKind.OFFSETS_OVERLAP, self._path, -1, message)
+            return Finding(FindingKind.TRUNCATED_SEGMENT, self.path, valid_bytes, message)
+        if state["last_offset"] >= self.next_base_offset:
+            message = f"last offset expected below {self.next_base_offset}, found {state['last_offset']}"
+            return Finding(FindingKind.OFFSETS_OVERLAP, self.path, -1, message)
         return None
 
     def end(self, size: int, finding: Finding | None) -> SegmentEnd:
@@ -193,7 +191,7 @@ class SegmentWalk:
             max_timestamp=int(state["max_timestamp"]),
             has_gaps=bool(state["is_missing_records"] or state["is_missing_batches"]),
             digest=f"{int(state['digest']):016x}",
-            crc_checked=self._check_crc,
+            crc_checked=self.check_crc,
             finding=finding,
         )
 

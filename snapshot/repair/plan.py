@@ -15,7 +15,7 @@ SUSPECT or CORRUPT. Topics that are never tiered (compacted, internal) are left 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
@@ -102,44 +102,36 @@ def strays(partition: Partition) -> frozenset[int]:
     return frozenset(unaligned - {highest} if highest >= max(bases, default=0) else unaligned)
 
 
+@dataclass
 class Planner:
     """Plans a partition; call it with each boundary in ascending order.
 
     Snapshot bytes go straight to `write`, because those of a long partition together would not fit in memory.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        options: PlanOptions,
-        read_snapshot: ReadSnapshot,
-        write: Write | None = None,
-        *,
-        needs_start: bool = True,
-    ) -> None:
-        """Decide the limit above which nothing is written; without `write` nothing is.
+    partition: Partition
+    options: PlanOptions
+    read_snapshot: ReadSnapshot
+    write: Write | None = None  # without it nothing is written
+    # Plan nothing where the state that the files begin with is unknown; False where what is written was made elsewhere.
+    needs_start: bool = field(default=True, kw_only=True)
+    planned: list[PlannedSnapshot] = field(default_factory=list, init=False)
 
-        Args:
-            needs_start: plan nothing where the state that the files begin with is unknown; False where what is written
-                was made elsewhere.
-        """
-        self._write, self._needs_start = write, needs_start
-        self.planned: list[PlannedSnapshot] = []
-        self._options = options
-        self._bases = {segment.base_offset for segment in partition.segments}
-        self._limit = highest_allowed(partition, options, read_snapshot)
-        self._strays = strays(partition)
-        self._is_never_tiered = bool(never_tiered_reason(partition))
+    def __post_init__(self) -> None:
+        self._bases = {segment.base_offset for segment in self.partition.segments}
+        self._limit = highest_allowed(self.partition, self.options, self.read_snapshot)
+        self._strays = strays(self.partition)
+        self._is_never_tiered = bool(never_tiered_reason(self.partition))
 
     def __call__(self, boundary: Boundary) -> None:
         """Plan one boundary."""
-        options = self._options
+        options = self.options
         found = boundary.found.verdict(options.expiry.now, options.producer_expiration)
         action = self._action(boundary.offset, found)
         if action is None:
             return
         is_unknown = action.writes or action is RepairAction.UNVERIFIED
-        if is_unknown and self._needs_start and boundary.provenance.lacks_start:
+        if is_unknown and self.needs_start and boundary.provenance.lacks_start:
             action = RepairAction.NO_START
         entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
         planned = PlannedSnapshot(
@@ -150,12 +142,12 @@ class Planner:
             provenance=boundary.provenance,
             entry_count=int(entries.size),
         )
-        if action.writes and self._write is not None:
-            self._write(planned, snapshot_file.encode(entries))
+        if action.writes and self.write is not None:
+            self.write(planned, snapshot_file.encode(entries))
         self.planned.append(planned)
 
     def _action(self, offset: int, found: SnapshotVerdict) -> RepairAction | None:
-        options = self._options
+        options = self.options
         if offset in self._strays:
             return RepairAction.STRAY
         if options.every_boundary:
