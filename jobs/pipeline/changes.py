@@ -153,7 +153,7 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
     claimed = "if(start.crc32c is not null, start.offset, null)"
     known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
-    with_state = known.selectExpr(
+    of_it = known.selectExpr(
         *(*PARTITION_KEY, "topic_id", "segments", "lost_decodes", "replayed", "fingerprint", "high_watermark"),
         *("start", "window_offset", "encryption", "size(findings) as finding_count", "size(copies) as copy_count"),
         "coalesce(lost_run >= replayed.run, false) as is_lost",
@@ -162,11 +162,10 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
         coalesce(if({may_start}, replayed.state_offset, null), {claimed}) as start_offset, window_offset, is_lost,
         replayed, fingerprint, finding_count, copy_count,
         cast(coalesce(encryption, '') = '{Encryption.UNKNOWN}' as bigint) as unknown_encryption)"""
-    exploded = with_state.selectExpr(
-        *(*PARTITION_KEY, "topic_id", "lost_decodes", f"{state} as partition_state"),
-        "explode_outer(segments) as segment",
-    )
-    return exploded.selectExpr(*PARTITION_KEY, "topic_id", "lost_decodes", "partition_state", "segment.*")
+    columns = (*PARTITION_KEY, "topic_id", "lost_decodes", "partition_state")
+    # In a selection of its own: beside an explode it would be computed, and look at all segments, for each segment.
+    with_state = of_it.selectExpr(*columns[:-1], "segments", f"{state} as partition_state")
+    return with_state.selectExpr(*columns, "explode_outer(segments) as segment").selectExpr(*columns, "segment.*")
 
 
 def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
