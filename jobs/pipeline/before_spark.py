@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientEr
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
-from tiersnap.snapshot.log.places import places_of, resolve
+from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.readiness.copy_task import CopyTasks
 from tiersnap.snapshot.tables.schemas import schema_of
@@ -38,12 +37,6 @@ Session = Callable[[], "SparkSession"]
 def started(spark: SparkSession | Session) -> SparkSession:
     """Return the session; start it first if a function is given."""
     return spark() if callable(spark) else spark
-
-
-def lacks_table(warehouse: str, table: str) -> bool:
-    """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
-    filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
-    return filesystem is not None and filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
 
 
 @dataclass(frozen=True)

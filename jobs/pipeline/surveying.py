@@ -12,10 +12,10 @@ from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
-from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
+from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_topics
 from tiersnap.jobs.pipeline.replaying import input_rows, united
-from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table, newest
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,6 +21,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline import counted, schemas
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
 from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
@@ -74,6 +76,8 @@ class Warehouse:
 
     def exists(self, table: str) -> bool:
         """Return whether the table has a commit; raises as `read`."""
+        if table not in self._read and self._lacks(table):
+            self._read[table] = None
         if table not in self._read:
             try:
                 rows = self.spark.read.format("delta").load(self.path(table))
@@ -89,6 +93,13 @@ class Warehouse:
             check_format(self.path(table), table, found)
             self._read[table] = rows
         return self._read[table] is not None
+
+    def _lacks(self, table: str) -> bool:
+        """Return whether this host's files show other tables and not this one, so that Spark need not look.
+
+        Where they show none, the warehouse may lie on the host of a Connect server.
+        """
+        return lacks_table(self.uri, table) and not all(lacks_table(self.uri, each) for each in ARROW_TABLES)
 
     def keep(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
         """Return the rows, computed once: their tasks look at files and stores, which change.
@@ -153,6 +164,12 @@ class Warehouse:
 def _quoted(path: str) -> str:
     """As SQL has it between backquotes."""
     return path.replace("`", "``")
+
+
+def lacks_table(warehouse: str, table: str) -> bool:
+    """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
+    filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
+    return filesystem is not None and filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

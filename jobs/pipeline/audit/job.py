@@ -18,14 +18,14 @@ from tiersnap.jobs.pipeline.audit.audit import worst_first
 from tiersnap.jobs.pipeline.audit.batches import newest_decode
 from tiersnap.jobs.pipeline.audit.judged import transactional_ids
 from tiersnap.jobs.pipeline.batches import cut_segments, every_segment, known_segments, unread_segments
-from tiersnap.jobs.pipeline.before_spark import Discovered, Session, discover, lacks_table, started
+from tiersnap.jobs.pipeline.before_spark import Discovered, Session, discover, started
 from tiersnap.jobs.pipeline.changes import Keep, kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.grouping import of_topics
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
-from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
