@@ -20,8 +20,8 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
@@ -35,6 +35,8 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+
+_log = logging.getLogger(__name__)
 
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
 TOOL = f"tiersnap {__version__}"
@@ -122,13 +124,31 @@ class _StoredManifest(StoredObject, frozen=True, kw_only=True):
     snapshots: tuple[_StoredRecord, ...]
 
 
-def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
-    """Yield the snapshot manifests of a partition, by run id."""
+def list_manifests(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, damaged: bool = True
+) -> Iterator[SnapshotManifest]:
+    """Yield the snapshot manifests of a partition, by run id.
+
+    Args:
+        damaged: raise at a damaged one; else it says nothing, and a warning names it.
+
+    Raises:
+        CorruptDataError: a manifest cannot be read.
+    """
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
-        if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
-            with suppress(ObjectNotFoundError):  # another run removed it since
-                yield read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
+        if parsed is None or parsed.kind is not KeyKind.SNAPSHOT_MANIFEST:
+            continue
+        try:
+            manifest = read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
+        except ObjectNotFoundError:  # another run removed it since
+            continue
+        except CorruptDataError as error:
+            if damaged:
+                raise
+            _log.warning("passed over: %s", error.message)
+            continue
+        yield manifest
 
 
 def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:

@@ -179,7 +179,7 @@ class StoredSnapshots:
         """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
         if "tiersnap-run-id" in found.metadata:
             return True
-        manifests = list_manifests(self.store, self.keys, partition)
+        manifests = list_manifests(self.store, self.keys, partition, damaged=False)
         return any(record.offset == offset for manifest in manifests for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
@@ -187,7 +187,7 @@ class StoredSnapshots:
         records = [_record(stored) for stored in snapshots]
         if not all(stored.is_new for stored in snapshots):
             # Of what was there: a run that was killed may have written it, and no manifest.
-            manifests = list_manifests(self.store, self.keys, name)
+            manifests = list_manifests(self.store, self.keys, name, damaged=False)
             described = {_essence(record) for manifest in manifests for record in manifest.snapshots}
             records = [record for record in records if _essence(record) not in described]
         if records:

@@ -18,10 +18,11 @@ from tiersnap.remote_storage.stored.snapshot_objects import (
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutOutcome
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
+from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots, put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
@@ -155,3 +156,17 @@ GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, 0, 0, Prove
 def test_what_is_no_manifest_is_corrupt_data(data):
     with pytest.raises(CorruptDataError, match="the/key"):
         SnapshotManifest.decode(data, name="the/key")
+
+
+def test_snapshots_are_kept_and_named_beside_a_damaged_manifest_of_another_run(store, caplog):
+    ours = SnapshotObject(PARTITION.topic, PARTITION.topic_id, 7, None, 1000, snapshot_bytes(2, 1000), "COMPUTED", 0, 0)
+    first = StoredSnapshots(store, "r1", keys=KEYS)
+    first.commit(PARTITION.topic, PARTITION.topic_id, 7, [first.put(ours)])
+    damaged = KEYS.snapshot_manifest(PARTITION, "r1")
+    store.replace(damaged, b"{")
+    second = StoredSnapshots(store, "r2", keys=KEYS)
+    second.commit(PARTITION.topic, PARTITION.topic_id, 7, [second.put(ours)])
+    assert [row.offset for row in next(list_manifests(store, KEYS, PARTITION, damaged=False)).snapshots] == [1000]
+    assert f"passed over: {store.uri}{damaged}" in caplog.text
+    with pytest.raises(CorruptDataError, match="r1"):
+        list(list_manifests(store, KEYS, PARTITION))
