@@ -73,7 +73,7 @@ DANGERS = (
     ),
     Danger(_CARRY, "a window looks like a whole log", "max(log_start, start.history_from)", "log_start"),
     Danger(_CARRY, "the cleaner's offset itself", "offset <= self._cleaned_below", "offset < self._cleaned_below"),
-    Danger(_CARRY, "an adopted file is not the state", "self._adopt(theirs)", "pass"),
+    Danger(_CARRY, "an adopted file is not the state", "self._go_on_from(theirs)", "pass"),
     Danger(_CARRY, "a suspect file is adopted", "is SnapshotVerdict.EXTENDS and", "is not SnapshotVerdict.MATCHES and"),
     Danger(_STATE, "the later of two refusals", "min((error for error", "max((error for error"),
     Danger(

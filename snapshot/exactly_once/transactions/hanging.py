@@ -103,6 +103,11 @@ NEXT_STEP = {
 LATE_BUFFER_MS = 300_000
 
 
+def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
+    """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
     """An open transaction, what is to be thought of it and why."""
@@ -135,8 +140,8 @@ def judge_transaction(
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
         reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
-    is_late = idle > max_transaction_timeout + LATE_BUFFER_MS
-    return JudgedTransaction(transaction, verdict, reason, coordinated, is_late)
+    late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
+    return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 
 
 def _of_coordinator(
