@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from tiersnap.snapshot.report.from_tables import (
 )
 from tiersnap.snapshot.report.remote_checks import COLUMNS as CHECK_COLUMNS
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
-from tiersnap.snapshot.tables.facts import JUDGED, FactKind, by_partition, newest_replays
-from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
+from tiersnap.snapshot.tables.facts import JUDGED, FactKind, newest_results
+from tiersnap.snapshot.tables.readiness import JUDGED_ROWS
+from tiersnap.snapshot.tables.remote_log_segments import AttemptState, newest_states, read_states
 from tiersnap.snapshot.tables.schemas import PARTITIONS, READINESS, RUNS, TABLES, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
@@ -119,13 +120,13 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
     facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:
         raise no_rows(warehouse, "no partition was replayed in this warehouse")
-    found_copies: defaultdict[tuple[str, str | None, int], list[Row]] = defaultdict(list)
-    for row in copies(warehouse):
-        found_copies[row["topic"], row["topic_id"], row["partition"]].append(row)
-    for rows in by_partition(newest_replays(facts)):
-        topic_id = next((row["topic_id"] for row in rows if row["kind"] == FactKind.REPLAYED), None)
-        found = found_copies[rows[0]["topic"], topic_id, rows[0]["partition"]]
-        yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
+    states: defaultdict[tuple[str, str | None, int], list[AttemptState]] = defaultdict(list)
+    for each in copies(warehouse):
+        states[each.topic, each.topic_id, each.partition].append(each)
+    for found in newest_results(facts):
+        topic_id = None if found.replayed is None else found.replayed.facts.topic_id
+        there = [each.copy for each in states[found.topic, topic_id, found.partition] if each.is_there]
+        yield JUDGED_ROWS.batch(judge.judged(found, there), READINESS)
 
 
 def failover(warehouse: str) -> Failover:
@@ -145,9 +146,10 @@ def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
     return remote_checked(read_table(warehouse, "remote_checks", list(CHECK_COLUMNS)).to_pylist())
 
 
-def copies(warehouse: str) -> list[Row]:
+def copies(warehouse: str) -> list[AttemptState]:
     """The newest state of every attempt at a segment that the tables know."""
-    return newest_states(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names).to_pylist())
+    rows = read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names)
+    return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
 
 
 def runs(warehouse: str) -> list[dict[str, Any]]:
@@ -156,6 +158,6 @@ def runs(warehouse: str) -> list[dict[str, Any]]:
     return [{**row, "settings": json.loads(row["settings"])} for row in rows]
 
 
-def last_run(warehouse: str) -> Row:
+def last_run(warehouse: str) -> Mapping[str, Any]:
     """The newest run that is recorded; empty before the first."""
     return next(iter(runs(warehouse)), {})

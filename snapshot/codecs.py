@@ -65,7 +65,7 @@ class RowCodec(Generic[T]):
             structs: by field that holds one dataclass or a tuple of them, its codec, where the plain one does not do.
                 A single one may have fields that are columns of the row around it.
             parts: by field that holds a dataclass, the codec of columns that lie beside the others. For None all are
-                null; the first of them tells.
+                null; when they are read, the first of them tells.
             absent: by column of a part, what it has for None instead of null.
             given: fields that no column holds, and what they are when they are read.
             without: fields that no column holds.
@@ -80,6 +80,7 @@ class RowCodec(Generic[T]):
             if each.name not in without and each.name not in given
         ]
         self._hints: dict[str, Any] = get_type_hints(kind)
+        self._optional = {name for name, hint in self._hints.items() if NoneType in get_args(hint)}
         self._to: dict[str, Callable[[Any], Any]] = {}
         self._of: dict[str, Callable[[Any], Any]] = {}
         for name, hint in self._hints.items():
@@ -120,7 +121,7 @@ class RowCodec(Generic[T]):
                 continue
             if name in self._parts:
                 part = self._parts[name]
-                if row.get(part.names[0]) is not None:
+                if name not in self._optional or row.get(part.names[0]) is not None:
                     found[name] = part.of_row(row)
                 elif not has_default:
                     found[name] = None
@@ -206,14 +207,3 @@ def _structs_of(names: tuple[str, ...]) -> Callable[[Iterable[tuple[int, int]]],
 
 def _pairs_of(structs: Iterable[Mapping[str, int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(each.values()) for each in structs)
-
-
-# Until the last hand-made rows are gone.
-def structs_of(pairs: Iterable[tuple[int, int]] | None, names: tuple[str, str]) -> list[dict[str, int]] | None:
-    """Return pairs as structs of a list column; null for None."""
-    return None if pairs is None else _structs_of(names)(pairs)
-
-
-def pairs_of(structs: Iterable[Mapping[str, int]] | None) -> tuple[tuple[int, int], ...] | None:
-    """Return the inverse of `structs_of`."""
-    return None if structs is None else tuple((first, second) for first, second in (each.values() for each in structs))

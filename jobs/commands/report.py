@@ -210,7 +210,7 @@ def report(
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(unneeded(copies(warehouse)))
-    named = [f"{row['topic']}-{row['partition']} at {row['start_offset']}: {row['segment_id']}" for row in left]
+    named = [str(each) for each in left]
     members = ReportSummary(named) if named else None
     if grain == "segment":
         output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +18,7 @@ from tiersnap.snapshot.report.exactly_once import (
     Failover,
     NewestSnapshot,
 )
-from tiersnap.snapshot.tables.facts import FactKind, by_partition, newest_replays
-from tiersnap.snapshot.tables.remote_log_segments import Row
+from tiersnap.snapshot.tables.facts import FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
@@ -33,26 +31,30 @@ AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
-FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "boundary")
+FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "replayed", "boundary")
 
 
 def failover_of(facts: pa.Table) -> Failover:
     """Return the verdict on the newest snapshot file of every partition, as its last replay compared it."""
-    rows = by_partition(newest_replays(facts))
-    return Failover.of(each for partition in rows if (each := _newest_snapshot(partition)))
+    found = map(_newest_snapshot, newest_results(facts))
+    return Failover.of(each for each in found if each is not None)
 
 
-def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
+def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
     """None for a partition that is gone."""
-    if not any(row["kind"] == FactKind.REPLAYED for row in rows):
+    if results.replayed is None:
         return None
-    key = rows[0]["log_dir"], rows[0]["topic"], rows[0]["partition"]
-    files = [row for row in rows if row["kind"] == FactKind.BOUNDARY and row["found"] != SnapshotVerdict.MISSING]
-    newest = max(files, key=lambda row: int(row["offset"]), default=None)
+    key = results.log_dir, results.topic, results.partition
+    there = (
+        each for each in reversed(results.snapshots.values()) if each.comparison.strict is not SnapshotVerdict.MISSING
+    )
+    newest = next(there, None)
     if newest is None:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
-    lacking, differing, unexplained = (newest[name] or 0 for name in ("lacking", "differing", "unexplained"))
-    return NewestSnapshot(*key, newest["offset"], newest["found"], lacking, differing, unexplained, newest["says"])
+    found = newest.comparison
+    return NewestSnapshot(
+        *key, newest.offset, str(found.strict), found.lacking, found.differing, found.unexplained, found.says
+    )
 
 
 def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:

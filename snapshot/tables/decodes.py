@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
-from tiersnap.snapshot.tables.deltas import parts, to_lists
+from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment, partition_folder
 from tiersnap.snapshot.tables.schemas import SEGMENTS
 
@@ -78,6 +78,15 @@ def decode_batch(decode: StoredDecode, runs: Sequence[Run]) -> pa.RecordBatch:
     columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in pieces], pa.int64())
     columns["deltas"] = to_lists([piece for _, piece in pieces])
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
+
+
+def read_decodes(rows: pa.RecordBatch) -> Iterator[tuple[StoredDecode, Run]]:
+    """Yield each row of SEGMENTS, with its part of a run."""
+    starts, largest = (rows[name].to_numpy().tolist() for name in ("run_start_offset", "run_max_timestamp"))
+    without = rows.select([name for name in rows.schema.names if name != "deltas"])
+    of_parts = zip(DECODE_ROWS.read([without]), starts, from_lists(rows["deltas"]), largest, strict=True)
+    for decode, start, deltas, timestamp in of_parts:
+        yield decode, Run(start, deltas, timestamp)
 
 
 def with_files(rows: pa.RecordBatch, files: Mapping[int, SegmentFile], *, run: int) -> pa.RecordBatch:

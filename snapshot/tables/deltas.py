@@ -20,6 +20,12 @@ def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
         yield deltas[start : start + PART_DELTAS]
 
 
+def columns_of(structs: pa.Array[Any]) -> pa.RecordBatch:
+    """Return the fields of a struct column as columns."""
+    assert isinstance(structs, pa.StructArray)
+    return pa.RecordBatch.from_struct_array(structs)
+
+
 def to_lists(many: list[np.ndarray]) -> pa.ListArray[Any]:
     """A list<struct> element for each array of deltas (DELTA_DTYPE)."""
     offsets = np.concatenate([[0], np.cumsum([deltas.size for deltas in many])]).astype(np.int32)
@@ -28,8 +34,9 @@ def to_lists(many: list[np.ndarray]) -> pa.ListArray[Any]:
     return pa.ListArray.from_arrays(offsets.tolist(), pa.StructArray.from_arrays(columns, fields=list(DELTA)))
 
 
-def from_lists(lists: pa.ListArray[Any]) -> list[np.ndarray]:
+def from_lists(lists: pa.Array[Any]) -> list[np.ndarray]:
     """The inverse of `to_lists`, also of a slice; null gives no deltas."""
+    assert isinstance(lists, pa.ListArray)
     ends = lists.offsets.to_numpy()
     values = lists.values.slice(ends[0], ends[-1] - ends[0])
     assert isinstance(values, pa.StructArray)

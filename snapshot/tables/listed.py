@@ -26,11 +26,10 @@ from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.replay.remote_listing import (
     NOTHING_SEEN,
     ClaimedStart,
-    ListedCopy,
     RemoteListing,
     lacks_beginning,
 )
-from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED
+from tiersnap.snapshot.tables.remote_log_segments import COPY_ROWS
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 
@@ -234,15 +233,6 @@ class ListedPartition:
         )
 
 
-# `end_offset` is inclusive. The state is COPY_SEGMENT_FINISHED; COPY_SEGMENT_STARTED of somebody else's copy that is
-# under way, and of ours that is whole and that nobody finished.
-COPY_ROWS = RowCodec(
-    ListedCopy,
-    columns={"size": "segment_size_bytes", "is_finished": "state", "written_at": "event_timestamp"},
-    pairs={"leader_epochs": LEADER_EPOCH},
-    shifted={"end_offset": -1},
-    values={"is_finished": {True: COPY_FINISHED, False: COPY_STARTED}},
-)
 LISTED_ROWS = RowCodec(
     ListedPartition,
     pairs={"leader_epochs": LEADER_EPOCH},

@@ -1,45 +1,111 @@
-"""Judged segments as rows of READINESS."""
+"""Judged segments as rows of READINESS and JUDGED."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import RowCodec
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.judge_partition import SegmentReadiness
+from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts
-from tiersnap.snapshot.tables.schemas import READINESS
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION, READINESS
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """A row of COPY_PLAN: what was recorded of a READY segment when it was judged.
+
+    Attributes:
+        digest: "" for a segment that needed no decode.
+        open_transactions: at its base offset; None where nobody knows.
+        provenance: of the snapshot at its end: BROKER, or that of the object.
+        comparison: of the broker's file, every entry counted; None for an object.
+        object_key: None for the broker's file.
+    """
+
+    cluster_id: str | None
+    digest: str
+    leader_epochs: LeaderEpochs | None
+    open_transactions: tuple[tuple[int, int], ...] | None
+    provenance: Provenance | None
+    file_bytes: int | None
+    file_crc: int | None
+    comparison: SnapshotVerdict | None
+    object_key: str | None
+    object_crc: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedSegment:
+    """A row of JUDGED; without `copy` one of READINESS.
+
+    Attributes:
+        copy: None where the segment is not READY.
+    """
+
+    log_dir: str
+    topic: str
+    partition: int
+    topic_id: str | None
+    base_offset: int
+    next_base_offset: int | None
+    size_bytes: int
+    max_timestamp: int
+    verdict: Verdict
+    reason: str
+    next_step: str
+    snapshot: SnapshotVerdict
+    snapshot_provenance: Provenance | None
+    compared: SnapshotVerdict | None
+    high_watermark: int | None
+    last_stable_offset: int | None
+    log_start_offset: int
+    finding_count: int
+    copy: CopyPlan | None = None
+
+    @classmethod
+    def of(
+        cls, log_dir: str, topic: str, partition: int, facts: PartitionFacts, judged: SegmentReadiness
+    ) -> JudgedSegment:
+        """Return a segment of a partition as it was judged."""
+        segment, readiness, snapshot = judged.facts, judged.readiness, judged.snapshot
+        return cls(
+            log_dir=log_dir,
+            topic=topic,
+            partition=partition,
+            topic_id=facts.topic_id,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            size_bytes=segment.size,
+            max_timestamp=segment.largest_timestamp,
+            verdict=readiness.verdict,
+            reason=readiness.reason,
+            next_step=readiness.next_step,
+            snapshot=snapshot.verdict,
+            snapshot_provenance=snapshot.provenance,
+            compared=None if segment.next_base_offset is None else snapshot.compared,
+            high_watermark=facts.high_watermark,
+            last_stable_offset=facts.last_stable_offset,
+            log_start_offset=facts.log_start_offset,
+            finding_count=0 if segment.damage_kind is None else 1,
+        )
+
+
+JUDGED_ROWS = RowCodec(
+    JudgedSegment,
+    structs={"copy": RowCodec(CopyPlan, pairs={"leader_epochs": LEADER_EPOCH, "open_transactions": OPEN_TRANSACTION})},
+)
 
 
 def readiness_batch(
     log_dir: str, partition: Partition, facts: PartitionFacts, segments: Iterable[SegmentReadiness]
 ) -> pa.RecordBatch:
-    """Return the rows of one partition; `log_dir` is the one name of its log directory."""
-    key = {"log_dir": log_dir, "topic": partition.topic, "partition": partition.partition}
-    return pa.RecordBatch.from_pylist([readiness_row(key, facts, each) for each in segments], schema=READINESS)
-
-
-def readiness_row(key: Mapping[str, Any], partition: PartitionFacts, judged: SegmentReadiness) -> dict[str, Any]:
-    """Return a row of READINESS; `key` are its columns of PARTITION_KEY."""
-    segment, readiness, snapshot = judged.facts, judged.readiness, judged.snapshot
-    compared = None if segment.next_base_offset is None else snapshot.compared
-    return {
-        **key,
-        "topic_id": partition.topic_id,
-        "high_watermark": partition.high_watermark,
-        "last_stable_offset": partition.last_stable_offset,
-        "base_offset": segment.base_offset,
-        "next_base_offset": segment.next_base_offset,
-        "size_bytes": segment.size,
-        "max_timestamp": segment.largest_timestamp,
-        "verdict": str(readiness.verdict),
-        "reason": readiness.reason,
-        "next_step": readiness.next_step,
-        "snapshot": str(snapshot.verdict),
-        "snapshot_provenance": None if snapshot.provenance is None else str(snapshot.provenance),
-        "compared": None if compared is None else str(compared),
-        "log_start_offset": partition.log_start_offset,
-        "finding_count": 0 if segment.damage_kind is None else 1,
-    }
+    """Return the rows of READINESS of one partition; `log_dir` is the one name of its log directory."""
+    key = log_dir, partition.topic, partition.partition
+    return JUDGED_ROWS.batch((JudgedSegment.of(*key, facts, each) for each in segments), READINESS)

@@ -6,10 +6,15 @@ Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from tiersnap.snapshot.codecs import pairs_of
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiersnap.snapshot.codecs import RowCodec
+from tiersnap.snapshot.replay.remote_listing import ListedCopy
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 COPY_STARTED = "COPY_SEGMENT_STARTED"
 COPY_FINISHED = "COPY_SEGMENT_FINISHED"
@@ -17,57 +22,106 @@ DELETE_STARTED = "DELETE_SEGMENT_STARTED"
 DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
 # In the order in which an attempt enters them within a run.
 STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
-Row = Mapping[str, Any]
 # An id alone would do, but people give ids to topics by hand.
 TOPIC_PARTITION = ("topic", "topic_id", "partition")
 ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
 
 
-def newest_states(rows: Iterable[Row]) -> list[Row]:
-    """The row with the newest state of each attempt: of the latest run the furthest state.
+@dataclass(frozen=True, slots=True)
+class AttemptState:
+    """A state that a copy attempt has entered, by the number of the run that saw it."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    attempt: ListedCopy
+    state: str
+    run: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} at {self.attempt.start_offset}: {self.attempt.segment_id}"
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the copy is finished, or under way."""
+        return self.state in (COPY_STARTED, COPY_FINISHED)
+
+    @property
+    def copy(self) -> ListedCopy:
+        """Return the copy that the attempt makes."""
+        return replace(self.attempt, is_finished=self.state == COPY_FINISHED)
+
+
+_COLUMNS = {"size": "segment_size_bytes", "written_at": "event_timestamp"}
+# `end_offset` is inclusive. The state is COPY_SEGMENT_FINISHED; COPY_SEGMENT_STARTED of somebody else's copy that is
+# under way, and of ours that is whole and that nobody finished.
+COPY_ROWS = RowCodec(
+    ListedCopy,
+    columns={**_COLUMNS, "is_finished": "state"},
+    pairs={"leader_epochs": LEADER_EPOCH},
+    shifted={"end_offset": -1},
+    values={"is_finished": {True: COPY_FINISHED, False: COPY_STARTED}},
+)
+_ATTEMPT = RowCodec(
+    ListedCopy,
+    columns=_COLUMNS,
+    pairs={"leader_epochs": LEADER_EPOCH},
+    shifted={"end_offset": -1},
+    without=("is_finished",),
+)
+_STATE_ROWS = RowCodec(AttemptState, parts={"attempt": _ATTEMPT})
+
+
+def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
+    """Yield rows of REMOTE_LOG_SEGMENTS but for failures without an attempt, or without a state that was entered."""
+    is_state = pc.and_(pc.is_valid(rows["segment_id"]), pc.is_valid(rows["state"]))
+    return _STATE_ROWS.read([rows.filter(is_state)])
+
+
+def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
+    """The newest state of each attempt: of the latest run the furthest state.
 
     jobs.pipeline.listing.current says the same of a DataFrame.
     """
-    newest: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        if row["segment_id"] is None or row["state"] is None:
-            continue
-        attempt = tuple(row[name] for name in ATTEMPT_KEY)
-        known = newest.get(attempt)
-        if known is None or _order(known) < _order(row):
-            newest[attempt] = row
+    newest: dict[tuple[str, str | None, int, str], AttemptState] = {}
+    for each in states:
+        key = (each.topic, each.topic_id, each.partition, each.attempt.segment_id)
+        known = newest.setdefault(key, each)
+        if _order(known) < _order(each):
+            newest[key] = each
     return list(newest.values())
 
 
-def _order(row: Row) -> tuple[int, int]:
-    return row["run"], STATES.index(row["state"])
+def _order(state: AttemptState) -> tuple[int, int]:
+    return state.run, STATES.index(state.state)
 
 
-def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
+def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """Yield the newest states of our attempts that never finished, and of copies that another one makes needless.
 
     That is one which has all the offsets of a copy, under a last leader epoch that is not older: of two lineages the
     newer one is the log.
     """
-    finished: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["state"] == COPY_FINISHED:
-            finished[row["topic_id"], row["partition"]].append(row)
-        elif row["is_ours"] and row["state"] in (COPY_STARTED, DELETE_STARTED):
-            yield row
+    finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
+    for each in states:
+        if each.state == COPY_FINISHED:
+            finished[each.topic_id, each.partition].append(each)
+        elif each.attempt.is_ours and each.state in (COPY_STARTED, DELETE_STARTED):
+            yield each
     for copies in finished.values():
         ends: dict[int, int] = {}  # of those that begin no later, by their last epoch
-        for row in sorted(copies, key=_widest_first):
-            epoch = _last_epoch(row)
-            if any(row["end_offset"] <= end for newer, end in ends.items() if newer >= epoch):
-                yield row
-            ends[epoch] = max(ends.get(epoch, -1), row["end_offset"])
+        for each in sorted(copies, key=_widest_first):
+            epoch, end_offset = _last_epoch(each), each.attempt.end_offset
+            if any(end_offset <= end for newer, end in ends.items() if newer >= epoch):
+                yield each
+            ends[epoch] = max(ends.get(epoch, -1), end_offset)
 
 
-def _widest_first(row: Row) -> tuple[int, int, int, str]:
-    return row["start_offset"], -row["end_offset"], -_last_epoch(row), row["segment_id"]
+def _widest_first(state: AttemptState) -> tuple[int, int, int, str]:
+    attempt = state.attempt
+    return attempt.start_offset, -attempt.end_offset, -_last_epoch(state), attempt.segment_id
 
 
-def _last_epoch(row: Row) -> int:
-    epochs = pairs_of(row["leader_epochs"])
+def _last_epoch(state: AttemptState) -> int:
+    epochs = state.attempt.leader_epochs
     return epochs[-1][0] if epochs else -1

@@ -8,18 +8,17 @@ reading it. The newest batches of each producer are known where `tiersnap decode
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
-from tiersnap.snapshot.codecs import Row
 from tiersnap.snapshot.exactly_once.simulate.replica_state import NO_BATCHES, data_batches
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.producer_fold import ProducerFold, to_entries
-from tiersnap.snapshot.tables.deltas import NO_DELTAS
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -28,8 +27,6 @@ class LogTables:
     """One partition that was replayed.
 
     Attributes:
-        replayed: the REPLAYED row.
-        boundaries, segments: BOUNDARY and SEGMENT rows by offset.
         state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset.
         end: entries at the log end; None, like the state, where the tables do not lead there.
         after: DELTA_DTYPE, what lies between the two.
@@ -40,9 +37,8 @@ class LogTables:
         has_headers: `batches` are all that a broker would have in its cache.
     """
 
-    replayed: Row
-    boundaries: dict[int, Row]
-    segments: dict[int, Row]
+    results: StoredResults
+    replayed: StoredReplay
     state: np.ndarray | None
     end: np.ndarray | None
     after: np.ndarray
@@ -55,29 +51,20 @@ class LogTables:
 
 def read_log_tables(rows: PartitionInput) -> LogTables | None:
     """Read the rows of one partition to their end; None of one that was never replayed."""
-    kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
-    states: list[Row] = []
-    for row in rows.facts:
-        if row["kind"] == FactKind.STATE:
-            states.append(row)
-        else:
-            kinds[row["kind"]][row["offset"]] = row
-    replayed = kinds[FactKind.REPLAYED].get(0)
-    if replayed is None:
+    results = rows.results
+    if results is None or results.replayed is None:
         return None
-    segments = dict(sorted(kinds[FactKind.SEGMENT].items()))
-    offset = replayed["state_offset"]
-    state = np.concatenate([NO_DELTAS, *(row["deltas"] for row in sorted(states, key=lambda row: row["part"]))])
+    segments, state, offset = results.segments, results.state, results.replayed.state_offset
     sightings, after, decoded, batch_count, closed_timestamp = Sightings(), ProducerFold(), set(), 0, -1
     for decode, runs in rows.decodes():
-        decoded.add(decode["base_offset"])
-        batch_count += decode["batch_count"]
+        decoded.add(decode.file.base_offset)
+        batch_count += decode.end.batch_count
         for run in runs:
             sightings.add(run)
             if offset is not None and run.start_offset >= offset:
                 after.combine(run.deltas)
-        if decode["next_base_offset"] is not None:
-            closed_timestamp = decode["max_timestamp"]
+        if decode.file.next_base_offset is not None:
+            closed_timestamp = decode.end.max_timestamp
     read_from = _read_from(segments, decoded)
     is_whole = offset is not None and read_from <= offset and not any(map(_is_damaged, segments.values()))
     headers, header_count = _headers(rows)
@@ -89,9 +76,8 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
         whole.combine(after.deltas())
         end = whole.entries()
     return LogTables(
-        replayed,
-        dict(sorted(kinds[FactKind.BOUNDARY].items())),
-        segments,
+        results,
+        results.replayed,
         to_entries(state) if is_whole else None,
         end,
         after.deltas(),
@@ -103,30 +89,29 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
     )
 
 
-def _read_from(segments: dict[int, Row], decoded: set[int]) -> int:
+def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
     """Base offset of the first of the decoded segments behind which none is missing; the log end without one."""
-    found = max((row["next_base_offset"] or base for base, row in segments.items()), default=0)
+    found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):
         if base not in decoded:
-            return segments[base]["next_base_offset"] or found
+            return segments[base].next_base_offset or found
         found = base
     return found
 
 
-def _is_damaged(segment: Row) -> bool:
-    return segment["finding_kind"] not in (None, str(FindingKind.EMPTY_SEGMENT))
+def _is_damaged(segment: SegmentFacts) -> bool:
+    return segment.damage_kind not in (None, FindingKind.EMPTY_SEGMENT)
 
 
 def _headers(rows: PartitionInput) -> tuple[np.ndarray, int]:
     """BATCH_DTYPE in offset order, and how many headers the tables have."""
-    count, found = 0, []
-    for row in rows.headers():
-        if row["header_count"] is not None:
-            count = row["header_count"]
-        else:
-            found.append(_header(row))
-    return data_batches(np.array(found, RECORD_BATCH_DTYPE) if found else np.empty(0, RECORD_BATCH_DTYPE)), count
-
-
-def _header(row: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(row.get(name, 0) for name in RECORD_BATCH_DTYPE.names or ())
+    count, found = 0, [np.empty(0, RECORD_BATCH_DTYPE)]
+    for batch in rows.headers():
+        is_count = pc.is_valid(batch["header_count"])
+        count = max([count, *batch["header_count"].filter(is_count).to_numpy().tolist()])
+        told = batch.filter(pc.invert(is_count))
+        headers = np.zeros(told.num_rows, RECORD_BATCH_DTYPE)
+        for name in set(told.schema.names) & set(RECORD_BATCH_DTYPE.names or ()):
+            headers[name] = told[name].to_numpy()
+        found.append(headers)
+    return data_batches(np.concatenate(found)), count

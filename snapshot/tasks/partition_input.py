@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, cast
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.replay.segment_runs import Run
-from tiersnap.snapshot.tables.deltas import from_lists
-from tiersnap.snapshot.tables.facts import flat
-from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.decodes import StoredDecode, read_decodes
+from tiersnap.snapshot.tables.deltas import columns_of
+from tiersnap.snapshot.tables.facts import StoredResults, read_facts
+from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
+from tiersnap.snapshot.tables.remote_log_segments import read_states
 from tiersnap.snapshot.tables.schemas import (
     PARTITION_KEY,
     PARTITIONS,
@@ -94,9 +96,8 @@ class PartitionInput:
     """The rows of one partition, once, from the first to the last; columns that none of them fills may be left out.
 
     Attributes:
-        listed: the row of LISTED.
-        facts: rows of PARTITIONS as `facts.flat` gives them, with `deltas` as arrays (DELTA_DTYPE).
-        copies: rows of REMOTE_LOG_SEGMENTS.
+        listed: None where none is among the rows; so `results`.
+        copies: those that are finished, or under way.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -105,108 +106,86 @@ class PartitionInput:
         Raises:
             ValueError: the rows are not in order; so `decode` does when it comes to them.
         """
-        self._rows = _rows(batches)
-        self._next = next(self._rows, None)
-        self.listed: dict[str, Any] | None = None
-        self.facts: list[dict[str, Any]] = []
-        self.copies: list[dict[str, Any]] = []
-        while self._next is not None and self._next[0] < Source.WINDOW:
-            source, row = self._next
-            if source is Source.LISTED:
-                self.listed = row
-            else:
-                (self.facts if source is Source.FACTS else self.copies).append(row)
-            self._next = next(self._rows, None)
+        self._slices = _slices(batches)
+        self._slice = next(self._slices, None)
+        self._part: tuple[StoredDecode, Run] | None = None
+        self._decodes = self._parts(Source.DECODES)
+        self.listed = next(iter(list(LISTED_ROWS.read(self._of(Source.LISTED)))), None)
+        facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
+        self.results = StoredResults.of(facts) if facts else None
+        states = (state for rows in self._of(Source.COPIES) for state in read_states(rows))
+        self.copies = [state.copy for state in states if state.is_there]
 
-    def begin_at(self, offset: int) -> None:
-        """Nothing: below where a replay begins there are no deltas among the rows."""
+    def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a source, if they come next."""
+        while self._slice is not None and self._slice[0] is source:
+            yield self._slice[1]
+            self._slice = next(self._slices, None)
+
+    def _parts(self, source: Source) -> Iterator[tuple[StoredDecode, Run]]:
+        return (part for rows in self._of(source) for part in read_decodes(rows))
 
     def window(self) -> Iterator[tuple[int, np.ndarray]]:
         """(base offset, deltas) of the parts of the window's decodes, ascending; once, before the first `decode`."""
-        while self._next is not None and self._next[0] is Source.WINDOW:
-            yield self._next[1]["base_offset"], self._next[1]["deltas"]
-            self._next = next(self._rows, None)
+        for decode, run in self._parts(Source.WINDOW):
+            yield decode.file.base_offset, run.deltas
 
-    def decode(self, base_offset: int) -> tuple[dict[str, Any], Iterator[Run]] | None:
+    def decode(self, base_offset: int) -> tuple[StoredDecode, Iterator[Run]] | None:
         """Return how the decode of a segment ended, and its runs; None if there is none. Ask in ascending order."""
         for _ in self.window():
             pass
-        while (row := self._decode_row()) is not None and row["base_offset"] < base_offset:
-            self._next = next(self._rows, None)
-        return None if row is None or row["base_offset"] != base_offset else (row, self._runs(base_offset))
+        while (part := self._next()) is not None and part[0].file.base_offset < base_offset:
+            self._part = None
+        return None if part is None or part[0].file.base_offset != base_offset else (part[0], self._runs(base_offset))
 
-    def decodes(self) -> Iterator[tuple[dict[str, Any], Iterator[Run]]]:
+    def decodes(self) -> Iterator[tuple[StoredDecode, Iterator[Run]]]:
         """Every decode in ascending order, as `decode` gives it; its runs are to be read before the next one."""
-        while (row := self._decode_row()) is not None:
-            yield row, self._runs(row["base_offset"])
+        while (part := self._next()) is not None:
+            yield part[0], self._runs(part[0].file.base_offset)
 
-    def headers(self) -> Iterator[dict[str, Any]]:
-        """Rows of HEADER; once, behind the decodes."""
-        while self._next is not None:
-            yield self._next[1]
-            self._next = next(self._rows, None)
+    def headers(self) -> Iterator[pa.RecordBatch]:
+        """Rows with the columns of HEADER; once, behind the decodes."""
+        return self._of(Source.BATCHES)
 
-    def _decode_row(self) -> dict[str, Any] | None:
-        """The next row, if it is one of a decode."""
-        return self._next[1] if self._next is not None and self._next[0] is Source.DECODES else None
+    def _next(self) -> tuple[StoredDecode, Run] | None:
+        """Return the next part of a decode, which stays the next until `_part` is None."""
+        if self._part is None:
+            self._part = next(self._decodes, None)
+        return self._part
 
     def _runs(self, base_offset: int) -> Iterator[Run]:
-        while (first := self._decode_row()) is not None and first["base_offset"] == base_offset:
-            start, parts = first["run_start_offset"], []
-            while (
-                (row := self._decode_row()) is not None
-                and row["base_offset"] == base_offset
-                and row["run_start_offset"] == start
+        while (first := self._next()) is not None and first[0].file.base_offset == base_offset:
+            start, parts = first[1].start_offset, []
+            while (part := self._next()) is not None and (part[0].file.base_offset, part[1].start_offset) == (
+                base_offset,
+                start,
             ):
-                parts.append(row["deltas"])
-                self._next = next(self._rows, None)
-            deltas = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            yield Run(start, deltas, first["run_max_timestamp"])
+                parts.append(part[1].deltas)
+                self._part = None
+            yield Run(start, parts[0] if len(parts) == 1 else np.concatenate(parts), first[1].max_timestamp)
 
 
-def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str, Any]]]:
+_STRUCTS = {
+    Source.LISTED: "listed",
+    Source.FACTS: "fact",
+    Source.COPIES: "copy",
+    Source.WINDOW: "decode",
+    Source.DECODES: "decode",
+    Source.BATCHES: "header",
+}
+
+
+def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.RecordBatch]]:
+    """Yield neighbouring rows of one source, with the columns of its struct."""
     last = (-1, -1, -1)
     for batch in batches:
-        places = [batch.column(name).to_pylist() for name in ("source", "offset", "part")]
-        names = {
-            Source.FACTS: "fact",
-            Source.COPIES: "copy",
-            Source.WINDOW: "decode",
-            Source.DECODES: "decode",
-            Source.BATCHES: "header",
-        }
-        rows = {source: _Structs(batch, name) for source, name in names.items()}
-        for number, place in enumerate(zip(*places, strict=True)):
-            source = Source(place[0])
-            if place < last or (place == last and source >= Source.WINDOW):
-                raise ValueError(f"row {place} after {last}: Spark did not keep the order of the sort")
-            last = place
-            if source is Source.LISTED:
-                yield source, batch.column("listed")[number].as_py()
-            else:
-                yield source, rows[source].row(number)
-
-
-class _Structs:
-    """A struct column, its rows as dicts with `deltas` as arrays and a fact's fields flat; converted at first."""
-
-    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
-        self._batch, self._name = batch, name
-        self._columns: dict[str, list[Any]] | None = None
-
-    def row(self, number: int) -> dict[str, Any]:
-        if self._columns is None:
-            self._columns = dict(_columns(cast(pa.StructArray, self._batch.column(self._name))))
-        found = {name: values[number] for name, values in self._columns.items()}
-        return flat(found) if self._name == "fact" else found
-
-
-def _columns(array: pa.StructArray) -> Iterator[tuple[str, list[Any]]]:
-    children: list[Any] = array.flatten()
-    for field, child in zip(array.type, children, strict=True):
-        if field.name == "deltas":
-            yield field.name, from_lists(child)
-        elif field.name == "state" and pa.types.is_struct(field.type):
-            yield field.name, [{"deltas": deltas} for deltas in from_lists(child.field(0))]
-        else:
-            yield field.name, child.to_pylist()
+        sources, offsets, parts = (batch.column(name).to_numpy().tolist() for name in INPUT_ORDER)
+        places = list(zip(sources, offsets, parts, strict=True))
+        for before, place in pairwise([last, *places]):
+            if place < before or (place == before and place[0] >= Source.WINDOW):
+                raise ValueError(f"row {place} after {before}: Spark did not keep the order of the sort")
+        last, start = [last, *places][-1], 0
+        for number, group in groupby(sources):
+            source, count = Source(number), sum(1 for _ in group)
+            yield source, columns_of(batch.column(_STRUCTS[source]).slice(start, count))
+            start += count

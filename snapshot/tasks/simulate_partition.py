@@ -7,12 +7,11 @@ everything: the tables keep the state there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import pairs_of
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
@@ -30,7 +29,6 @@ from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.tables.facts import COMPARISON, SEGMENT
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, schema_of
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
@@ -97,11 +95,11 @@ class SimulatePartition:
 
     def rows(self, found: LogTables) -> Iterator[dict[str, object]]:
         """Rows of WHAT_IF."""
-        key = {name: found.replayed[name] for name in PARTITION_KEY}
+        key = {name: getattr(found.results, name) for name in PARTITION_KEY}
         tally = Tally(self.brokers[-1])
         both = self._both(found)
         if both is not None:
-            given = Circumstances(found.replayed["log_start_offset"], self.transaction_version)
+            given = Circumstances(found.replayed.facts.log_start_offset, self.transaction_version)
             classes = list(what_if(both.leader, both.replica, self.brokers, given))
             tally.add(classes)
             ids = both.leader.entries["producer_id"].tolist()
@@ -114,7 +112,7 @@ class SimulatePartition:
     def _both(self, found: LogTables) -> InItsPlace | None:
         if found.end is None or found.state is None:
             return None
-        offset = found.replayed["state_offset"]
+        offset = found.replayed.state_offset
         at_start = np.empty(0, ENTRY_DTYPE)
         if self.origin is SnapshotOrigin.OURS:
             at_start = self.expiry.live(found.state, found.closed_timestamp)
@@ -191,22 +189,22 @@ class RiskPartition:
 
 def survey_of(found: LogTables) -> Survey:
     """Return the survey of a partition from its tables, as a pass over its log would make it."""
-    replayed, boundaries = found.replayed, found.boundaries
-    log_end = replayed["log_end_offset"]
-    ends = {base: boundaries.get(row["next_base_offset"] or log_end) for base, row in found.segments.items()}
+    results, facts = found.results, found.replayed.facts
+    snapshots, log_end = results.snapshots, facts.log_end_offset
+    ends = {base: snapshots.get(each.next_base_offset or log_end) for base, each in results.segments.items()}
     return Survey(
-        replayed["log_dir"],
-        replayed["topic"],
-        replayed["partition"],
-        replayed["internal"] or replayed["compacted"],
-        replayed["log_start_offset"],
+        results.log_dir,
+        results.topic,
+        results.partition,
+        facts.internal or facts.compacted,
+        facts.log_start_offset,
         log_end,
         tuple(
-            SEGMENT.of_row(row, snapshot=_NOT_REACHED if (end := ends[base]) is None else COMPARISON.of_row(end))
-            for base, row in found.segments.items()
+            replace(each, snapshot=_NOT_REACHED if (end := ends[base]) is None else end.comparison)
+            for base, each in results.segments.items()
         ),
-        {offset: SnapshotFound(COMPARISON.of_row(row), row["file_bytes"]) for offset, row in boundaries.items()},
-        {offset: pairs_of(row["open_transactions"]) for offset, row in boundaries.items()},
+        {offset: SnapshotFound(each.comparison, each.file.size) for offset, each in snapshots.items()},
+        {offset: each.open_transactions for offset, each in snapshots.items()},
         None if found.end is None else ReplicaState.of(found.end, found.batches),
         found.sightings,
         found.read_from,

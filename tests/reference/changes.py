@@ -1,6 +1,6 @@
 """The joins of the fleet's pipeline in plain Python over rows: the readable reference of jobs.pipeline.
 
-Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them; facts as `facts.flat` has them.
+Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them; facts as `fact_rows.flat` has them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.reference.fact_rows import nested
 from tiersnap.snapshot.errors import RECORDED
-from tiersnap.snapshot.tables.facts import nested
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 

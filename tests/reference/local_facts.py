@@ -12,9 +12,9 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
-from tiersnap.snapshot.tables.facts import to_batches
+from tiersnap.snapshot.tables.facts import fact_batches
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tasks.replay_partition import fact_rows
+from tiersnap.snapshot.tasks.replay_partition import facts_of
 
 
 def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]:
@@ -23,4 +23,4 @@ def local_facts(source: Path, *, run: int, now: int) -> Iterator[pa.RecordBatch]
     for partition in log_dir.partitions():
         listing = PartitionListing(log_dir.filesystem, partition)
         replayed = task.replay(listing, LocalDecodes(log_dir.filesystem))
-        yield from to_batches(fact_rows(replayed, ListedPartition.of(str(source), partition, None), listing, run, ""))
+        yield from fact_batches(facts_of(replayed, ListedPartition.of(str(source), partition, None), listing, run, ""))

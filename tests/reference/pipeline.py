@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tests.reference import changes
 from tests.reference.changes import Row, Tables, input_batches, key_of
+from tests.reference.fact_rows import flat, nested
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.remote_storage.inventory.observe import Observe
@@ -29,7 +30,6 @@ from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tables.facts import flat, nested
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, UNREAD, ListPartitions, look_again

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from tests.reference.changes import Row, Tables, key_of, newest
+from tests.reference.fact_rows import nested
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-from tiersnap.snapshot.tables.facts import nested
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, SURVEY_INPUT, Source
 

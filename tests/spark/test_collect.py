@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.reference.all_logs import assemble
+from tests.reference.fact_rows import flat
 from tests.reference.log_builder import data_batch
 from tests.reference.recovered import DATA
 from tests.reference.schemas import assert_follows_schema
@@ -30,7 +31,6 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-from tiersnap.snapshot.tables.facts import flat
 
 pytestmark = pytest.mark.spark
 

@@ -19,6 +19,7 @@ from tests.reference import changes as reference
 from tests.reference.aging_log import NOW, AgingLog
 from tests.reference.changes import Row, Tables
 from tests.reference.command import tiersnap
+from tests.reference.fact_rows import flat
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
@@ -51,7 +52,7 @@ from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKi
 from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tables.facts import FactKind, fact, flat
+from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -366,8 +367,8 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
     gone = [Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/x", -1, GONE)]
     for found in ([], gone, [each for each in every if each.kind in NOT_DAMAGED], every):
         rows = [
-            fact(key, FactKind.FINDING, run=1, part=part, finding_kind=str(each.kind), path=each.path,
-                 position=each.position, message=each.message)
+            {**key, "kind": "FINDING", "offset": 0, "part": part, "run": 1, "finding_kind": str(each.kind),
+             "path": each.path, "position": each.position, "message": each.message}
             for part, each in enumerate(found)
         ]  # fmt: skip
         outcome = RunOutcome()

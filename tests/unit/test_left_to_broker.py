@@ -8,6 +8,7 @@ import pytest
 
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.fact_rows import judged
 from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
@@ -94,7 +95,7 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
     ]
     for at, verdict in ((now, "LEFT_TO_BROKER"), (now + LEFT_FOR_MS + 60_000, "READY")):
         judge = JudgePartition(False, 3, None, beside=BesideBrokers(at, LEFT_FOR_MS))
-        rows = list(judge.verdicts(facts, runner.tables.remote_log_segments))
+        rows = judged(judge, facts, runner.tables.remote_log_segments)
         assert [row["verdict"] for row in rows] == ["ALREADY_TIERED", verdict, verdict, "ACTIVE_SEGMENT"]
     assert runner(beside=BesideBrokers(now + LEFT_FOR_MS + 60_000, LEFT_FOR_MS)).segments_tiered == 2
 

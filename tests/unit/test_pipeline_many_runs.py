@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.changes import judge_input, key_of
+from tests.reference.changes import input_batches, judge_input, key_of
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
@@ -26,7 +26,6 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.tables.facts import flat
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -62,10 +61,8 @@ def verdicts(runner: Runner) -> dict[str, int]:
     judge, tables = JudgePartition(replace=False, now=1, producer_expiration=DAY), runner.tables
     found: list[str] = []
     for key in sorted({key_of(row) for row in tables.partitions}):
-        rows = judge_input(key, tables)
-        facts = [flat(row["fact"]) for row in rows if "fact" in row]
-        copies = [row["copy"] for row in rows if "copy" in row]
-        found += [row["verdict"] for row in judge.verdicts(facts, copies)]
+        batches = judge(input_batches(judge_input(key, tables)))
+        found += [row["verdict"] for batch in batches for row in batch.to_pylist()]
     return {verdict: found.count(verdict) for verdict in sorted(set(found))}
 
 

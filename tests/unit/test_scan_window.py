@@ -16,6 +16,7 @@ from tests.reference import fold as reference
 from tests.reference import log_builder as lb
 from tests.reference.aging_log import DAY, NOW, AgingLog, write_aged
 from tests.reference.examples import examples
+from tests.reference.fact_rows import judged
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_fold import as_state
@@ -230,7 +231,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
     ran = run(runner, apply=False)
     (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
-    bounded, exact = (list(JudgePartition(False, NOW, DAY, scan).verdicts(ran.facts, [])) for scan in (True, False))
+    bounded, exact = (judged(JudgePartition(False, NOW, DAY, scan), ran.facts, []) for scan in (True, False))
     assert bounded[0]["verdict"] == "READY"
     assert (exact[0]["verdict"], exact[0]["copy"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["offset"] == bounded[0]["next_base_offset"]

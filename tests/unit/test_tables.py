@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +21,26 @@ from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
+from tiersnap.snapshot.tables.facts import (
+    NOT_READ,
+    Fact,
+    FactKind,
+    Problem,
+    StoredReplay,
+    fact_batches,
+    read_facts,
+)
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITIONS, TABLES
 
 pytestmark = pytest.mark.unit
 
-KEY = {"log_dir": "/data", "topic": "orders", "partition": 3}
+KEY = ("/data", "orders", 3)
 longs = st.integers(-1, 1 << 62)
 maybe = st.none() | longs
 texts = st.text(max_size=8)
+pairs = st.lists(st.tuples(st.integers(0, 9), longs), max_size=3).map(tuple)
 
 # Unsigned and narrow columns take what fits both NumPy's type and the table's.
 deltas = hnp.arrays(
@@ -126,29 +135,22 @@ partition_facts = st.builds(
 )
 
 
-def through_the_table(row: of.Row) -> of.Row:
-    (batch,) = of.to_batches([row])
+def through_the_table(fact: Fact) -> Fact:
+    (batch,) = fact_batches([fact])
     assert batch.schema == PARTITIONS
-    return of.flat(batch.to_pylist()[0])
-
-
-@given(comparisons)
-def test_a_comparison_comes_back_from_its_row(comparison: Comparison) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, offset=7, **of.COMPARISON.to_row(comparison)))
-    assert of.COMPARISON.of_row(row) == comparison
+    (found,) = read_facts(batch)
+    return found
 
 
 @given(segment_facts)
 def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: SegmentFacts) -> None:
-    kind = of.FactKind.SEGMENT
-    row = through_the_table(of.fact(KEY, kind, run=1, **of.SEGMENT.to_row(found)))
-    assert of.SEGMENT.of_row(row, snapshot=found.snapshot) == found
+    read = through_the_table(Fact(*KEY, FactKind.SEGMENT, offset=found.base_offset, segment=found)).segment
+    assert read == replace(found, snapshot=NOT_READ)
 
 
-@given(partition_facts)
-def test_what_the_gate_must_know_of_a_partition_comes_back_from_its_row(found: PartitionFacts) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.REPLAYED, run=1, **of.PARTITION.to_row(found)))
-    assert of.PARTITION.of_row(row) == found
+@given(st.builds(StoredReplay, facts=partition_facts, leader_epochs=st.none() | pairs, expired_to=maybe))
+def test_what_a_replay_was_made_of_comes_back_from_its_row(found: StoredReplay) -> None:
+    assert through_the_table(Fact(*KEY, FactKind.REPLAYED, replayed=found)).replayed == found
 
 
 def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
@@ -158,19 +160,19 @@ def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
 
 @given(st.lists(st.none() | deltas, max_size=9), st.integers(1, 4))
 def test_facts_come_in_batches_and_in_order_whatever_has_deltas(many: list[np.ndarray | None], size: int) -> None:
-    rows = [
-        of.fact(KEY, of.FactKind.FINDING, run=1, part=number)
+    facts = [
+        Fact(*KEY, FactKind.FINDING, part=number, problem=Problem(message="x"))
         if each is None
-        else of.fact(KEY, of.FactKind.STATE, run=1, part=number, deltas=each)
+        else Fact(*KEY, FactKind.STATE, part=number, deltas=each)
         for number, each in enumerate(many)
     ]
-    found = [of.flat(row) for batch in of.to_batches(rows, size=size) for row in batch.to_pylist()]
-    assert sorted(row["part"] for row in found) == list(range(len(many)))
-    for row in found:
-        each = many[row["part"]]
-        assert ("deltas" in row) == (each is not None)
-        if each is not None:
-            assert [tuple(delta.values()) for delta in row["deltas"]] == each.tolist()
+    found = [each for batch in fact_batches(facts, size=size) for each in read_facts(batch)]
+    assert sorted(each.part for each in found) == list(range(len(many)))
+    for each in found:
+        expected = many[each.part]
+        assert (None if each.deltas is None else each.deltas.tolist()) == (
+            None if expected is None else expected.tolist()
+        )
 
 
 @pytest.mark.parametrize("broker", ["kafka-2.7.2", "kafka-3.9.1", "kafka-4.1.1", "ledger-2.7.2"])
@@ -253,5 +255,4 @@ snapshots = st.builds(
 
 @given(snapshots)
 def test_snapshot_comes_back_from_its_row(found: SnapshotAt) -> None:
-    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, **of.snapshot_row(found)))
-    assert of.snapshot_of(row) == found
+    assert through_the_table(Fact(*KEY, FactKind.BOUNDARY, offset=found.offset, boundary=found)).boundary == found

@@ -78,7 +78,7 @@ def test_a_segment_without_a_decode_is_skipped_and_the_next_one_found(tmp_path: 
     found = PartitionInput(input_batches(rows))
     assert found.decode(0) is None
     ended, runs = found.decode(3) or pytest.fail("not found")
-    assert ended["base_offset"] == 3
+    assert ended.file.base_offset == 3
     assert [run.start_offset for run in runs] == [3, 8]
 
 

@@ -14,7 +14,7 @@ from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
-from tiersnap.snapshot.tables.remote_log_segments import STATES, newest_states, unneeded
+from tiersnap.snapshot.tables.remote_log_segments import STATES, AttemptState, newest_states, read_states, unneeded
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -78,6 +78,10 @@ def copy_row(
     }
 
 
+def states(*rows: dict[str, object]) -> list[AttemptState]:
+    return list(read_states(pa.RecordBatch.from_pylist(list(rows), schema=REMOTE_LOG_SEGMENTS)))
+
+
 STARTED, FINISHED, DELETING, DELETED = STATES
 COPIES = [
     copy_row("kept", 0, 9, STARTED),
@@ -94,17 +98,17 @@ COPIES = [
 
 
 def test_copies_that_never_finished_or_hold_what_others_hold_are_those_that_nobody_needs() -> None:
-    found = {row["segment_id"] for row in unneeded(newest_states(COPIES))}
+    found = {each.attempt.segment_id for each in unneeded(newest_states(states(*COPIES)))}
     assert found == {"twice", "inside", "killed", "half-deleted"}
 
 
 def test_a_copy_of_a_newer_lineage_is_needed_whatever_an_older_one_holds() -> None:
     lost, led = copy_row("lost", 150, 179, FINISHED), copy_row("led", 150, 169, FINISHED, epoch=1)
-    assert list(unneeded([lost, led])) == []
+    assert list(unneeded(states(lost, led))) == []
     longer = copy_row("longer", 150, 189, FINISHED, epoch=1)
-    assert {row["segment_id"] for row in unneeded([lost, led, longer])} == {"lost", "led"}
+    assert {each.attempt.segment_id for each in unneeded(states(lost, led, longer))} == {"lost", "led"}
     same = copy_row("again", 150, 179, FINISHED, epoch=1)
-    assert [row["segment_id"] for row in unneeded([lost, same])] == ["lost"]
+    assert [each.attempt.segment_id for each in unneeded(states(lost, same))] == ["lost"]
 
 
 def test_the_report_names_copies_that_nobody_needs_with_the_command(tmp_path: Path) -> None:
