@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
+from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
 from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
 from tiersnap.snapshot.tasks.list_partitions import ANSWERED as ANSWERED_ARROW
 from tiersnap.snapshot.tasks.list_partitions import UNREAD as UNREAD_ARROW
@@ -38,6 +39,6 @@ REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
 # What a run keeps of the partitions that it replays.
 CHANGED = of_arrow(pa.schema([*ANSWERED_ARROW, ("start_offset", pa.int64()), ("segment_count", pa.int64())]))
 PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
-JUDGED = of_arrow(schemas.JUDGED)
+JUDGED = of_arrow(JUDGED_ARROW)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)
 TABLES = {name: of_arrow(schema) for name, schema in schemas.TABLES.items()}

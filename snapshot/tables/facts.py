@@ -40,7 +40,7 @@ JUDGED = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.SEGMENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReplay:
-    """What a replay was made of, and where the next one may start.
+    """The origin of a replay, and the place where the next one may start.
 
     Attributes:
         fingerprint: of the listing and the settings; "" = replay it again.
@@ -173,7 +173,7 @@ def read_facts(batch: pa.RecordBatch) -> list[Fact]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredResults:
-    """What the newest replay found of one partition.
+    """Results of the newest replay of one partition.
 
     Attributes:
         replayed: None where no replay is among the facts.

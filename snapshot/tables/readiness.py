@@ -19,7 +19,7 @@ from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION, REA
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """A row of COPY_PLAN: what was recorded of a READY segment when it was judged.
+    """Records of a READY segment when it was judged.
 
     Attributes:
         digest: "" for a segment that needed no decode.
@@ -42,7 +42,7 @@ class CopyPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedSegment:
+class StoredVerdict:
     """A row of JUDGED; without `copy` one of READINESS.
 
     Attributes:
@@ -72,7 +72,7 @@ class JudgedSegment:
     @classmethod
     def of(
         cls, log_dir: str, topic: str, partition: int, facts: PartitionFacts, judged: SegmentReadiness
-    ) -> JudgedSegment:
+    ) -> StoredVerdict:
         """Return a segment of a partition as it was judged."""
         segment, readiness, snapshot = judged.facts, judged.readiness, judged.snapshot
         return cls(
@@ -98,9 +98,10 @@ class JudgedSegment:
 
 
 JUDGED_ROWS = RowCodec(
-    JudgedSegment,
+    StoredVerdict,
     structs={"copy": RowCodec(CopyPlan, pairs={"leader_epochs": LEADER_EPOCH, "open_transactions": OPEN_TRANSACTION})},
 )
+JUDGED = pa.schema([*READINESS, JUDGED_ROWS.schema.field("copy")])
 
 
 def readiness_batch(
@@ -108,4 +109,4 @@ def readiness_batch(
 ) -> pa.RecordBatch:
     """Return the rows of READINESS of one partition; `log_dir` is the one name of its log directory."""
     key = log_dir, partition.topic, partition.partition
-    return JUDGED_ROWS.batch((JudgedSegment.of(*key, facts, each) for each in segments), READINESS)
+    return JUDGED_ROWS.batch((StoredVerdict.of(*key, facts, each) for each in segments), READINESS)

@@ -317,24 +317,6 @@ READINESS = _schema(
     ("finding_count", _LONG),
 )
 
-# What a copy of a READY segment is made of, beside its files: what was recorded when it was judged.
-COPY_PLAN = pa.struct(
-    [
-        ("cluster_id", _TEXT),
-        ("digest", _TEXT),  # "" for a segment that needed no decode
-        ("leader_epochs", pa.list_(LEADER_EPOCH)),
-        ("open_transactions", pa.list_(OPEN_TRANSACTION)),  # at base_offset; null where nobody knows
-        ("provenance", _TEXT),  # of the snapshot at next_base_offset: BROKER, or that of the object
-        ("file_bytes", _LONG),
-        ("file_crc", _LONG),
-        ("comparison", _TEXT),  # of the broker's file, every entry counted (trust.SnapshotVerdict); null for an object
-        ("object_key", _TEXT),  # null for the broker's file
-        ("object_crc", _LONG),
-    ]
-)
-# READINESS as a run has it.
-JUDGED = pa.schema([*READINESS, pa.field("copy", COPY_PLAN)])  # null where the segment is not READY
-
 # What `tiersnap verify --warehouse` found out about remote segments. Of the rows of one segment id those with the
 # greatest `run` count; a row without a segment id is of offsets that no complete segment holds, and counts while no
 # later run looked into that partition.

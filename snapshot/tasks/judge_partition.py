@@ -11,8 +11,7 @@ from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, JudgedSegment
-from tiersnap.snapshot.tables.schemas import JUDGED
+from tiersnap.snapshot.tables.readiness import JUDGED, JUDGED_ROWS, CopyPlan, StoredVerdict
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -25,7 +24,7 @@ class JudgePartition(Policy):
         rows = PartitionInput(batches)
         yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies), JUDGED)
 
-    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[JudgedSegment]:
+    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[StoredVerdict]:
         """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.
 
         Raises:
@@ -40,7 +39,7 @@ class JudgePartition(Policy):
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
         for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):
-            segment = JudgedSegment.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
+            segment = StoredVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
             before = found.snapshots.get(each.facts.base_offset)
             yield replace(segment, copy=_copy_plan(replayed, each, before)) if each.is_ready else segment
 
