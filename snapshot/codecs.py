@@ -62,7 +62,8 @@ class RowCodec(Generic[T]):
             pairs: by field that holds pairs, the struct of one.
             shifted: by field, by how much its column is greater: -1 for an exclusive offset in an inclusive column.
             values: by field, what the column has for each value.
-            structs: by field that holds one dataclass or a tuple of them, its codec, where the plain one does not do.
+            structs: by field that holds one dataclass or a tuple of them, its codec, where the plain one does not do:
+                other nested ones are read without defaults for nulls.
                 A single one may have fields that are columns of the row around it.
             parts: by field that holds a dataclass, the codec of columns that lie beside the others. For None all are
                 null; when they are read, the first of them tells.

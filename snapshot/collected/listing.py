@@ -88,7 +88,7 @@ class _Stored:
     superseded: tuple[_Superseded, ...]
 
 
-_STORED_ROWS = RowCodec(_Stored, parts={"listed": LISTED_ROWS})
+_STORED_ROWS = RowCodec(_Stored, structs={"decodes": RowCodec(CollectedDecode)}, parts={"listed": LISTED_ROWS})
 COLLECTED = schema_of(
     *(each for each in _STORED_ROWS.schema if each.name not in _OF_READER),
     metadata={_VERSION_KEY: str(VERSION).encode()},
