@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
@@ -25,6 +26,7 @@ from tiersnap.snapshot.report.from_tables import (
 )
 from tiersnap.snapshot.report.remote_checks import COLUMNS as CHECK_COLUMNS
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.report.run_info import LastRun
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind, newest_results
 from tiersnap.snapshot.tables.readiness import JUDGED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import AttemptState, newest_states, read_states
@@ -158,6 +160,6 @@ def runs(warehouse: str) -> list[dict[str, Any]]:
     return [{**row, "settings": json.loads(row["settings"])} for row in rows]
 
 
-def last_run(warehouse: str) -> Mapping[str, Any]:
-    """The newest run that is recorded; empty before the first."""
-    return next(iter(runs(warehouse)), {})
+def last_run(warehouse: str) -> LastRun:
+    """Return the newest run that is recorded; its defaults before the first."""
+    return msgspec.convert(next(iter(runs(warehouse)), {}), LastRun)

@@ -192,10 +192,9 @@ def report(
 
     from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
-    from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
+    from tiersnap.snapshot.readiness.copy_task import BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.model import with_remote_checks
-    from tiersnap.snapshot.report.run_info import last_run_info
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
@@ -203,10 +202,10 @@ def report(
     from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
     last = last_run(warehouse)
-    beside = BesideBrokers(now, last.get("settings", {}).get("left_for", LEFT_FOR_MS))
+    beside = BesideBrokers(now, last.settings.left_for)
     judge = JudgePartition(replace, now, producer_expiration, beside=beside)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = last_run_info(last, warehouse, source, remote, at=clock(), now=now)
+    info = last.info(warehouse, source, remote, at=clock(), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(unneeded(copies(warehouse)))

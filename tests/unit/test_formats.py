@@ -31,6 +31,7 @@ from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.report.run_info import LastRun
 
 pytestmark = pytest.mark.unit
 
@@ -82,7 +83,7 @@ def test_what_an_earlier_version_stored_says_what_it_said(version: Path, tmp_pat
     )
     assert isinstance(marker, Marker)
     assert (marker.log_dir, marker.partitions, marker.absent) == ("/logs", ("orders-0",), {"gone-1": 5})
-    assert last_run(str(version)) == {}
+    assert last_run(str(version)) == LastRun()
 
 
 @pytest.mark.parametrize("version", ALL, ids=lambda path: path.name)
