@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,13 @@ def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
         yield deltas[start : start + PART_DELTAS]
 
 
-def columns_of(structs: pa.Array[Any]) -> pa.RecordBatch:
+def columns_of(structs: pa.Array[pa.Scalar[pa.DataType]]) -> pa.RecordBatch:
     """Return the fields of a struct column as columns."""
     assert isinstance(structs, pa.StructArray)
     return pa.RecordBatch.from_struct_array(structs)
 
 
-def to_lists(many: list[np.ndarray]) -> pa.ListArray[Any]:
+def to_lists(many: list[np.ndarray]) -> pa.ListArray[pa.ListScalar[pa.StructType]]:
     """A list<struct> element for each array of deltas (DELTA_DTYPE)."""
     offsets = np.concatenate([[0], np.cumsum([deltas.size for deltas in many])]).astype(np.int32)
     flat = np.concatenate([NO_DELTAS, *many])
@@ -34,7 +33,7 @@ def to_lists(many: list[np.ndarray]) -> pa.ListArray[Any]:
     return pa.ListArray.from_arrays(offsets.tolist(), pa.StructArray.from_arrays(columns, fields=list(DELTA)))
 
 
-def from_lists(lists: pa.Array[Any]) -> list[np.ndarray]:
+def from_lists(lists: pa.Array[pa.Scalar[pa.DataType]]) -> list[np.ndarray]:
     """The inverse of `to_lists`, also of a slice; null gives no deltas."""
     assert isinstance(lists, pa.ListArray)
     ends = lists.offsets.to_numpy()

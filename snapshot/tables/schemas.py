@@ -18,7 +18,6 @@ parts of at most PART_DELTAS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,7 @@ def _struct(*fields: tuple[str, pa.DataType]) -> pa.StructType:
 
 
 def schema_of(
-    *fields: pa.Field[Any] | tuple[str, pa.DataType], metadata: dict[bytes | str, bytes | str] | None = None
+    *fields: pa.Field[pa.DataType] | tuple[str, pa.DataType], metadata: dict[bytes | str, bytes | str] | None = None
 ) -> pa.Schema:
     """Return a schema; every column but a field that says otherwise is nullable."""
     return pa.schema([each if isinstance(each, pa.Field) else pa.field(*each) for each in fields], metadata=metadata)
