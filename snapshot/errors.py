@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -162,13 +161,6 @@ class RecordedError:
 
 # What a table or a task keeps of an error beside its message, as `failure` is given it.
 RECORDED = ("is_transient", "error_type", "hint")
-
-
-def recorded(error: TiersnapError | None) -> dict[str, Any]:
-    """The values of RECORDED by name; without an error none but that nothing may pass."""
-    if error is None:
-        return {"is_transient": False, "error_type": None, "hint": None}
-    return {"is_transient": isinstance(error, TransientError), "error_type": type(error).__name__, "hint": error.hint}
 
 
 class CorruptDataError(TiersnapError):

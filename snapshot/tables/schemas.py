@@ -61,10 +61,8 @@ DELTA = pa.struct(DELTA_FIELDS)
 RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     (name, pa.from_numpy_dtype(RECORD_BATCH_DTYPE[name])) for name in RECORD_BATCH_DTYPE.names or ()
 )
-OPEN_TRANSACTION_NAMES = ("producer_id", "first_offset")
-LEADER_EPOCH_NAMES = ("epoch", "start_offset")
-OPEN_TRANSACTION = pa.struct([(name, _LONG) for name in OPEN_TRANSACTION_NAMES])
-LEADER_EPOCH = pa.struct(zip(LEADER_EPOCH_NAMES, (_INT, _LONG), strict=True))
+OPEN_TRANSACTION = pa.struct([("producer_id", _LONG), ("first_offset", _LONG)])
+LEADER_EPOCH = pa.struct([("epoch", _INT), ("start_offset", _LONG)])
 _PARTITION = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT))
 
 # How the decode of a segment file ended; `part` 0 is always there, the others repeat all but the deltas.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
 
 import pytest
 
@@ -12,6 +13,7 @@ from tiersnap.snapshot.errors import (
     CorruptDataError,
     GateError,
     NewerFormatError,
+    RecordedError,
     TiersnapError,
     TransientError,
     UnfinishedError,
@@ -19,7 +21,6 @@ from tiersnap.snapshot.errors import (
     failure,
     names_of_damage,
     names_of_refusals,
-    recorded,
 )
 
 pytestmark = pytest.mark.unit
@@ -41,9 +42,9 @@ pytestmark = pytest.mark.unit
 def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words(
     error: TiersnapError, kind: type[TiersnapError]
 ) -> None:
-    kept = recorded(error)
-    assert kept == {"is_transient": kind is TransientError, "error_type": type(error).__name__, "hint": error.hint}
-    again = failure(error.message, **kept)
+    kept = RecordedError.of(error, error.message)
+    assert kept == RecordedError(error.message, kind is TransientError, type(error).__name__, error.hint)
+    again = kept.error
     assert (type(again), again.message, again.hint) == (kind, error.message, error.hint)
 
 
@@ -65,9 +66,8 @@ def test_an_error_without_a_hint_is_given_where_to_read_on(
     assert hint in error.hint
 
 
-def test_of_no_error_nothing_is_recorded_and_it_does_not_pass_by_itself() -> None:
-    assert recorded(None) == {"is_transient": False, "error_type": None, "hint": None}
-    assert tuple(recorded(None)) == RECORDED == tuple(recorded(TiersnapError("wrong")))
+def test_columns_of_an_error_are_those_of_its_record() -> None:
+    assert ("message", *RECORDED) == tuple(each.name for each in fields(RecordedError))
 
 
 def test_names_of_a_kind_are_those_that_end_with_its_exit_code_however_far_below() -> None:
