@@ -98,19 +98,12 @@ def _write_section(formatter: click.HelpFormatter, title: str, records: list[tup
 
 @dataclass(frozen=True)
 class Prints:
-    """The types that a command prints as JSON; docs/schemas is made of them.
+    """The types that a command prints as JSON; docs/schemas is made of them."""
 
-    Attributes:
-        rows: types of its rows; which of them comes is a matter of its options.
-        summary: what its result holds beside rows and findings; None where there is nothing.
-        result: the whole result, where it is no rows.
-        lines: of JSON lines, where they are neither rows nor the document.
-    """
-
-    rows: Sequence[object] = ()
-    summary: object = None
-    result: object = None
-    lines: Sequence[object] = ()
+    rows: Sequence[object] = ()  # types of its rows; which of them comes is a matter of its options
+    summary: object = None  # what its result holds beside rows and findings; None where there is nothing
+    result: object = None  # the whole result, where it is no rows
+    lines: Sequence[object] = ()  # of JSON lines, where they are neither rows nor the document
 
 
 class _Printing:

@@ -85,11 +85,7 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """Make a folder with our marker in it and nothing else; delete what an earlier demo left in it.
-
-    Raises:
-        UsageError: there is something in it that no demo put there, or it is a broker's.
-    """
+    """Make a folder with our marker and nothing else; UsageError for one with what no demo put there, or a broker's."""
     refuse_log_dir(folder, "--to")
     try:
         if folder.exists() and any(folder.iterdir()):

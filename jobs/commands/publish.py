@@ -52,8 +52,7 @@ class ProofRequest:
     ) -> ProvePlace:
         """Return the looks at `store` that were asked for, also in `log_dirs` (URIs or paths).
 
-        Raises:
-            MetadataTopicAbsentError: the cluster has no metadata topic.
+        MetadataTopicAbsentError if the cluster has no metadata topic.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
         from tiersnap.remote_storage.publish.prove_location import ProvePlace

@@ -297,10 +297,9 @@ def simulate(
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
-    """Return the warehouse if one is meant, None if LOGDIR is: the command line wins over the environment and a file.
+    """Return the warehouse if one is meant, None for LOGDIR: the command line wins over the environment and a file.
 
-    Raises:
-        UsageError: both were given, or neither.
+    UsageError if both were given, or neither.
     """
     names = ("log_dirs", "warehouse")
     typed = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]

@@ -35,10 +35,7 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
 
 
 def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
-    """LISTED and rows of `known_segments` -> WANTED rows of the segments that are new or have changed.
-
-    One that has no batch of magic 2 leaves no row, and is looked at again.
-    """
+    """LISTED and rows of `known_segments` -> WANTED rows of the segments that are new, have changed, or left no row."""
     is_known = (
         (F.col("size_bytes") == F.col("known.segment_size_bytes"))
         & (F.col("modified_ns") == F.col("known.segment_modified_ns"))
@@ -81,7 +78,7 @@ def cut_segments(known: DataFrame) -> DataFrame:
 
 
 def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
-    """WANTED rows and rows of `known_segments` -> WANTED rows of segments whose rows do not reach the end of the file.
+    """WANTED rows and rows of `known_segments` -> WANTED rows of segments whose rows end before the file does.
 
     Entries before magic 2 lie there, damage, or in the active segment what was being written.
     """

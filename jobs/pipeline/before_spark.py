@@ -41,10 +41,7 @@ def started(spark: SparkSession | Session) -> SparkSession:
 
 @dataclass(frozen=True)
 class RunInput:
-    """The input of a run: partition folders of the sources, and remote storage, which answered.
-
-    `leaders` are rows of LEADERS, `copy_tasks` what a cluster says of them; None where no cluster is asked.
-    """
+    """The input of a run; `leaders` are rows of LEADERS, they and `copy_tasks` None where no cluster is asked."""
 
     found: Discovered
     store: ObjectStore
@@ -85,21 +82,13 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The log directories and partitions of the sources.
+    """The log directories and partitions of the sources."""
 
-    Attributes:
-        folders: (source, folder name) of the partitions that are selected.
-        findings: what is wrong with the sources as a whole.
-        collected: of each source that holds decodes only, the log directory where its segments lie, for people.
-        collected_log_dirs: the same as a path on that host.
-        owners: of each source whose disk it is, where it says so.
-    """
-
-    folders: list[tuple[str, str]]
-    findings: list[Finding]
-    collected: dict[str, str]
-    collected_log_dirs: dict[str, str]
-    owners: dict[str, MetaProperties]
+    folders: list[tuple[str, str]]  # source and folder name of the partitions that are selected
+    findings: list[Finding]  # of the sources as a whole
+    collected: dict[str, str]  # by source with decodes only, the log directory of its segments, for people
+    collected_log_dirs: dict[str, str]  # the same as a path on that host
+    owners: dict[str, MetaProperties]  # of each source whose disk it is, where it says so
 
 
 def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_none: bool = False) -> Discovered:

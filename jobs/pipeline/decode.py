@@ -27,10 +27,7 @@ TABLE = "record_batches"
 
 @dataclass(frozen=True)
 class DecodeSettings:
-    """The settings of `tiersnap decode`; `topic` is for whole names, None for all.
-
-    Without `apply` the segments are counted, and nothing is appended.
-    """
+    """The settings of `tiersnap decode`; without `apply` segments are counted. `topic`: whole names, None for all."""
 
     sources: tuple[str, ...]
     warehouse: str

@@ -69,10 +69,7 @@ def decode(
     *,
     schema: StructType = schemas.SEGMENTS,
 ) -> DataFrame:
-    """WANTED -> rows of `schema`, by tasks.DecodeSegments or tasks.DecodeBatches.
-
-    Neighbouring segments of a partition go together, several such packs to a task.
-    """
+    """WANTED -> rows of `schema`: neighbouring segments of a partition go together, several such packs to a task."""
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     bytes_to_read = F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
     weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)

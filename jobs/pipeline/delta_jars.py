@@ -61,10 +61,7 @@ def jars() -> list[str]:
 
 
 def install() -> Path:
-    """Resolve the jars through the Ivy that comes inside pyspark; where they are, only their hashes are looked at.
-
-    Raises RuntimeError if Ivy cannot resolve them, or a jar is not the one that is pinned.
-    """
+    """Resolve the jars through the Ivy inside pyspark, or check the hashes of those that are there; RuntimeError."""
     target = folder()
     if jars():
         check_hashes(target)

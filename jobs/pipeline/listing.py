@@ -65,7 +65,7 @@ def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
 
 
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Keep a partition's replica on a disk of its leader; none if that is not there. `leaders` are rows of LEADERS."""
+    """Keep a partition's replica on a disk of its leader (rows of LEADERS); none if that is not there."""
     return _marked(listed, leaders).where("_leads or _replicas = 1").select(*listed.columns)
 
 

@@ -14,45 +14,30 @@ from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 
 @dataclass
 class RunOutcome:
-    """Counts of one run; `findings`, `errors` and `forgetful` hold the first few, their counts are of all.
-
-    Attributes:
-        verdicts: segments by verdict, after the run.
-        ready_elsewhere: READY segments of collected sources, by the log directory where their bytes lie and from which
-            alone they can be tiered.
-        counts: of what the run did.
-        copies_finished: copies that other attempts had made, and that count since; nothing was sent for them.
-        seconds: by stage.
-        unknown_topics: for which an id was given, and which are in no source.
-        is_transient: all errors may pass, so that the same command may succeed later.
-        refused_count: errors that are refusals.
-        is_damaged: an error is for damage, or something is found damaged.
-        is_unread: something is not here, or may not be read.
-        encryption_unknown: partitions of which no manifest shows whether the plugin encrypts.
-        has_leftovers: ended attempts left objects of some partition.
-    """
+    """Counts of one run; `findings`, `errors` and `forgetful` hold the first few, their counts are of all."""
 
     partitions: int = 0
     segments: int = 0
     partitions_replayed: int = 0
-    counts: RunCounts = field(default_factory=RunCounts)
-    copies_finished: int = 0
+    counts: RunCounts = field(default_factory=RunCounts)  # of what the run did
+    copies_finished: int = 0  # copies that other attempts had made, and that count since; nothing was sent
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
     forgetful_count: int = 0
     forgetful: list[ForgetfulReplica] = field(default_factory=list)
-    unknown_topics: tuple[str, ...] = ()
+    unknown_topics: tuple[str, ...] = ()  # for which an id was given, and which are in no source
     error_count: int = 0
     errors: list[TiersnapError] = field(default_factory=list)
-    is_transient: bool = True
-    refused_count: int = 0
-    is_damaged: bool = False
-    is_unread: bool = False
-    has_leftovers: bool = False
-    encryption_unknown: int = 0
-    verdicts: dict[Verdict, int] = field(default_factory=dict)
+    is_transient: bool = True  # all errors may pass, so that the same command may succeed later
+    refused_count: int = 0  # errors that are refusals
+    is_damaged: bool = False  # an error is for damage, or something is found damaged
+    is_unread: bool = False  # something is not here, or may not be read
+    has_leftovers: bool = False  # ended attempts left objects of some partition
+    encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
+    verdicts: dict[Verdict, int] = field(default_factory=dict)  # segments, after the run
+    # READY segments of collected sources, by the log directory from which alone they can be tiered
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage
     info: RunInfo | None = None
     report: Report | None = None
 

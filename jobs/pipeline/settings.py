@@ -23,41 +23,27 @@ def new_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source.
+    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source."""
 
-    Attributes:
-        sources: log directories and collected folders, one replica of a partition each; kept as `places_of` names them.
-        remote, warehouse: URIs of remote storage and of the folder with the Delta tables.
-        topic: a regular expression for whole topic names; None for all.
-        topic_ids: ids by topic, for topics of brokers before 2.8.
-        leaders: of two replicas of a partition only those in these log directories are looked at.
-        rate: bytes a second that all workers together send of segments; None for no limit.
-        until: ms, exclusive; of each partition only the segments below the first whose largest timestamp is not older
-            are tiered. None for all.
-        allow_plaintext: also among segments that the plugin encrypted.
-        left_for: ms after a broker's upload during which segments of its partition are left to it; None leaves none.
-        now: ms; the one time that a run knows.
-        options: see RunInfo.
-    """
-
-    sources: tuple[str, ...]
-    remote: str
-    warehouse: str
+    sources: tuple[str, ...]  # as `places_of` names them, one replica of a partition each
+    remote: str  # URI
+    warehouse: str  # URI of the folder with the Delta tables
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     layout: str = "aiven"
     s3: S3Settings = field(default_factory=S3Settings)
-    rate: int | None = None
-    topic: str | None = None
-    topic_ids: dict[str, str] = field(default_factory=dict)
-    leaders: tuple[str, ...] = ()
+    rate: int | None = None  # bytes a second that all workers together send of segments; None for no limit
+    topic: str | None = None  # a regular expression for whole topic names; None for all
+    topic_ids: dict[str, str] = field(default_factory=dict)  # by topic, for brokers before 2.8
+    leaders: tuple[str, ...] = ()  # of two replicas of a partition only those in these log directories are looked at
     check_crc: bool = True
+    # ms, exclusive: segments of a partition below the first whose largest timestamp is not older; None for all
     until: int | None = None
-    allow_plaintext: bool = False
-    left_for: int | None = LEFT_FOR_MS
+    allow_plaintext: bool = False  # also among segments that the plugin encrypted
+    left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which segments are left to it; None leaves none
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
-    now: int = field(default_factory=lambda: int(time.time() * 1000))
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms; the one time that a run knows
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see RunInfo
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", places_of(self.sources))

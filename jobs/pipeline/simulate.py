@@ -33,11 +33,7 @@ class SimulateOutcome:
 def simulate_warehouse(
     spark: SparkSession | Session, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
 ) -> SimulateOutcome:
-    """Simulate from the tables; `everything`: also answers that are the leader's.
-
-    Raises:
-        SourceNotFoundError: no partition was ever replayed.
-    """
+    """Simulate from the tables (`everything`: also answers as the leader's); SourceNotFoundError without a replay."""
     spark = started_on(warehouse, spark)
     return _simulated(surveyed_partitions(spark, warehouse, selection, task), task, everything)
 
@@ -105,11 +101,7 @@ def risk_of_warehouse(
     boundaries: bool,
     limit: int,
 ) -> RiskOutcome:
-    """Reckon the numbers from the tables, and bring the worst `limit` rows.
-
-    Raises:
-        SourceNotFoundError: no partition that is wanted was ever replayed.
-    """
+    """Reckon the numbers from the tables, and bring the worst `limit` rows; SourceNotFoundError without a replay."""
     spark = started_on(warehouse, spark)
     rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings))
     totals, headless = _totals(rows)

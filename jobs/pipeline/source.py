@@ -49,10 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SourceFilter:
-    """The part of a log directory that is read: `topic` matches the whole name; None selects all.
-
-    Base offsets are from `from_offset` (inclusive) to `until_offset` (exclusive).
-    """
+    """The part of a log directory that is read; `topic` matches the whole name, `until_offset` is exclusive."""
 
     topic: re.Pattern[str] | None = None
     partition: int | None = None
@@ -157,10 +154,9 @@ class KafkaSegmentReader(DataSourceReader):
         self._stops_at_damage = stops_at_damage
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Segments that can hold a selected row, packed by size in the order of the log.
+        """Return segments that can hold a selected row, packed by size in the order of the log.
 
-        Raises:
-            ValueError: nothing is selected; or rows are missing and onDamage is `fail`.
+        ValueError if nothing is selected, or rows are missing and onDamage is `fail`.
         """
         tasks: list[list[SegmentRef]] = [[]]
         size = 0
@@ -212,11 +208,7 @@ class KafkaSegmentReader(DataSourceReader):
         _log.warning("kafkasegment: %s; rows behind it are left out", finding)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode the segments of a task.
-
-        Raises:
-            ValueError: a segment is damaged below the selected end, and onDamage is `fail`.
-        """
+        """Decode the segments of a task; ValueError for damage below the selected end if onDamage is `fail`."""
         assert isinstance(partition, SegmentTask)
         filesystem, _ = resolve(self._path)
         for segment in partition.segments:

@@ -76,10 +76,7 @@ _FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "pro
 
 
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
-    """Return rows of these kinds from the newest replay of partitions; none of one that was found gone since.
-
-    `among` is PARTITION_KEY of those that are wanted.
-    """
+    """Return rows of these kinds from the newest replay of the partitions `among` (PARTITION_KEY) that are not gone."""
     # Every replay leaves a REPLAYED row, and GONE is alone in its run.
     rows = partitions.where(f"kind <> '{FactKind.STATE}'")
     rows = newest(rows.join(among, on=list(PARTITION_KEY), how="left_semi"), PARTITION_KEY)

@@ -19,24 +19,12 @@ _MORE_SUMS = ("finding_count", "copy_count", "unknown_encryption", "unread_count
 
 @dataclass(frozen=True)
 class RunTotals:
-    """Sums over the partitions of a run.
+    """Sums over the partitions of a run."""
 
-    Attributes:
-        partitions, changed, distinct: counts of partitions: all, those to replay, and names of them.
-        segment_count to unread_count: sums of the columns of changes.partition_changes.
-        changed_segments: segments of the partitions to replay.
-        errors, is_transient, damaged, refused: of partitions of which nobody knows what remote storage holds.
-        left: partitions of which ended attempts left objects.
-        doubted: the first partition that begins in remote storage, if nothing of any of them is there; else None.
-        newest, recorded: numbers of runs; see changes.newest_runs.
-        forgetful: replicas, of all sources, that have forgotten producers.
-        differences, gone: rows that are to be appended.
-    """
-
-    partitions: int = 0
-    changed: int = 0
-    distinct: int = 0
-    segment_count: int = 0
+    partitions: int = 0  # of all
+    changed: int = 0  # partitions to replay
+    distinct: int = 0  # names of partitions
+    segment_count: int = 0  # from here on sums of the columns of changes.partition_changes
     decode_count: int = 0
     retry_count: int = 0
     decode_bytes: int = 0
@@ -46,18 +34,18 @@ class RunTotals:
     copy_count: int = 0
     unknown_encryption: int = 0
     unread_count: int = 0
-    changed_segments: int = 0
-    errors: int = 0
+    changed_segments: int = 0  # of the partitions to replay
+    errors: int = 0  # of partitions of which nobody knows what remote storage holds
     is_transient: bool = True
     damaged: int = 0
     refused: int = 0
-    left: int = 0
-    doubted: str | None = None
-    newest: int = 0
+    left: int = 0  # partitions of which ended attempts left objects
+    doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
+    newest: int = 0  # number of a run; see changes.newest_runs
     recorded: int = 0
-    differences: int = 0
-    gone: int = 0
-    forgetful: int = 0
+    differences: int = 0  # rows that are to be appended
+    gone: int = 0  # rows that are to be appended
+    forgetful: int = 0  # replicas, of all sources, that have forgotten producers
 
 
 def of_changes(changed: DataFrame) -> DataFrame:

@@ -39,19 +39,14 @@ _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST
 
 @dataclass
 class Warehouse:
-    """The tables below one URI.
-
-    Attributes:
-        may_commit: asked before each commit; raises where another writer has taken over.
-        number: of the run, which the metadata of its commits names; 0 for none.
-        commits: versions committed through this object.
-    """
+    """The tables below one URI."""
 
     spark: SparkSession
     uri: str
+    # asked before each commit; raises where another writer has taken over
     may_commit: Callable[[], None] = lambda: None
-    number: int = field(default=0, init=False)
-    commits: int = field(default=0, init=False)
+    number: int = field(default=0, init=False)  # of the run, which the metadata of its commits names; 0 for none
+    commits: int = field(default=0, init=False)  # versions committed through this object
     _read: dict[str, DataFrame | None] = field(default_factory=dict, init=False)
 
     def path(self, table: str) -> str:
@@ -113,10 +108,7 @@ class Warehouse:
         return self.spark.read.schema(schema).parquet(path)
 
     def commits_of(self, numbers: Collection[int]) -> dict[int, Row]:
-        """Return what the newest commits to the tables say of these runs; nothing of one whose commits are older.
-
-        `run_id`, and `first` and `last` (ms) of its commits.
-        """
+        """Return `run_id`, `first` and `last` (ms) of the newest commits to the tables, by run; none of older ones."""
         run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
         run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")
         histories = [

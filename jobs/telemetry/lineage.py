@@ -26,10 +26,7 @@ Event = dict[str, Any]
 
 @dataclass
 class LineageRun:
-    """One run of a command; `sources` and `targets` are URIs of what is read and written.
-
-    `facts` are what the run came to, for the facet; filled in while it runs.
-    """
+    """One run of a command from `sources` to `targets` (URIs); `facts`, for the facet, are filled in while it runs."""
 
     run_id: str
     command: str

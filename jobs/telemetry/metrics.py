@@ -27,19 +27,13 @@ _OURS = b"# HELP tiersnap_"
 
 @dataclass(frozen=True)
 class Sinks:
-    """The sinks of metrics.
+    """The sinks of metrics."""
 
-    Attributes:
-        command: that sends them, a label of every sample, so that two on one host do not overwrite each other's.
-        file: ends in .prom, as the collector wants it.
-        pushgateway: URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu.
-        by_partition: a sample a partition, and not only a topic.
-    """
-
-    command: str
-    file: Path | None = None
+    command: str  # a label of every sample, so that two on one host do not overwrite each other's
+    file: Path | None = None  # ends in .prom, as the collector wants it
+    # URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu
     pushgateway: str | None = None
-    by_partition: bool = False
+    by_partition: bool = False  # a sample a partition, and not only a topic
 
     @property
     def is_any(self) -> bool:
@@ -81,11 +75,7 @@ class Sinks:
 
 
 def check_metrics_file(path: Path) -> None:
-    """See before the work that the file is one that may be written, and nobody else's.
-
-    Raises:
-        UsageError: it does not end in .prom, lies in a broker's log directory, or is no metrics of tiersnap.
-    """
+    """Refuse a file that is no *.prom, lies in a broker's log directory, or is no metrics of tiersnap (UsageError)."""
     if path.suffix != ".prom":
         raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
@@ -123,7 +113,7 @@ TIMEOUT_SECONDS = 2.0
 def attempt(what: str, action: Callable[[], object]) -> None:
     """Do it, for at most two seconds; a failure is a warning in the log.
 
-    A thread, because looking up a host's name knows no time-out. It is left behind where it hangs.
+    In a thread, because looking up a host's name knows no time-out. It is left behind where it hangs.
     """
     failed: list[str] = []
 

@@ -42,48 +42,31 @@ Append = Callable[[str, DataFrame], None]
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """The settings of `tiersnap audit`.
+    """The settings of `tiersnap audit`."""
 
-    Attributes:
-        sources: log directories to decode now; empty for the table `record_batches` of `warehouse` (a URI).
-        to: URI of the warehouse that gets the tables `audits` and `audit_findings`; None writes nothing.
-        topic: for whole topic names; None for all.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        limit: of the findings that are shown, the worst.
-        now: ms.
-    """
-
-    sources: tuple[str, ...] = ()
-    warehouse: str | None = None
-    to: str | None = None
-    topic: re.Pattern[str] | None = None
+    sources: tuple[str, ...] = ()  # log directories to decode now; empty for the table record_batches
+    warehouse: str | None = None  # URI of the folder with that table; None with sources
+    to: str | None = None  # URI of the warehouse that gets audits and audit_findings; None writes nothing
+    topic: re.Pattern[str] | None = None  # for whole topic names; None for all
     check_crc: bool = True
-    producer_expiration: int | None = None
-    limit: int = 100
+    producer_expiration: int | None = None  # ms, the broker's producer.id.expiration.ms; None if it never drops any
+    limit: int = 100  # of the findings that are shown, the worst
     s3: S3Settings = field(default_factory=S3Settings)
     run_id: str = field(default_factory=new_run_id)
-    now: int = field(default_factory=lambda: int(time.time() * 1000))
+    now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms
 
 
 @dataclass
 class AuditOutcome:
-    """The findings of an audit.
+    """The findings of an audit."""
 
-    Attributes:
-        rows: the worst findings, as AUDIT_FINDINGS without `run`.
-        counts: how many by kind, and `harms`: by harm, of all.
-        unread: findings about offsets that were not decoded.
-        damage: what is wrong with the log directories; what lies behind it in a segment was not audited.
-        cut_segments: of a warehouse, segments whose rows end before the file did.
-        unknown_partitions: of a warehouse, that no run has replayed: nobody knows whether they are compacted.
-    """
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    harms: dict[str, int] = field(default_factory=dict)
-    unread: int = 0
-    cut_segments: int = 0
-    unknown_partitions: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)  # the worst findings, as AUDIT_FINDINGS without `run`
+    counts: dict[str, int] = field(default_factory=dict)  # of all, by kind
+    harms: dict[str, int] = field(default_factory=dict)  # of all, by harm
+    unread: int = 0  # findings about offsets that were not decoded
+    cut_segments: int = 0  # of a warehouse: their rows end before the file did
+    unknown_partitions: int = 0  # of a warehouse: no run has replayed them, so that nobody knows of a cleaner
+    # of the log directories; what lies behind it in a segment was not audited
     damage: Damage = field(default_factory=Damage)
 
     @property
