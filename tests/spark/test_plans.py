@@ -39,6 +39,10 @@ def test_run_moves_payload_to_the_replay_alone(
     for rows in (found, judged, changes.newest_runs(*tables, warehouse.read("runs"))):
         assert "deltas" not in plan_of(rows, capsys)
 
+    # A state looks at all segments of its partition: beside the explode that would be for each of them.
+    exploded = re.findall(r"\) Generate.*\n(?:Input .*\n)?Arguments: (.*)", plan_of(found, capsys))
+    assert exploded and all("partition_state#" in each for each in exploded), exploded
+
     one = found.where("partition = 0").select(*PARTITION_KEY, "start_offset")
     plan = plan_of(replaying.partition_input(listed, replaying.Changed(one, 1, 4), *tables[:2]), capsys)
     assert "deltas" in plan
