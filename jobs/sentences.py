@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
     from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
+    from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
 # Types of fields.
 ForPeople = Annotated[str, Meta(description="the number before it, for people")]
@@ -76,6 +77,17 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | 
         output.warn(f"… and {count_of(more, 'failure')} more")
     for hint in dict.fromkeys(error.hint for error in told if error.hint):
         output.warn(f"  {hint}")
+
+
+def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], remote: str) -> None:
+    """Say which replicas must not lead yet, and the cure; nothing where there is none."""
+    for each in replicas:
+        lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
+        name = f"{each.topic}-{each.partition} in {each.log_dir}"
+        output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
+    if replicas:
+        cure = f"tiersnap repair LOGDIR --remote {remote} --replace --apply"
+        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {cure}")
 
 
 def tell_mended(output: Output, count: int) -> None:

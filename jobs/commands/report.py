@@ -18,10 +18,11 @@ from tiersnap.jobs.commands.report_runs import report_run, report_runs
 from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import now_option, producer_expiration_option, warehouse_option
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import ForPeople
+from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
@@ -148,9 +149,12 @@ def segment_row(row: dict[str, Any], run: RunInfo) -> ReportedSegment:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """Copies in remote storage that nobody needs."""
+    """Copies in remote storage that nobody needs, and replicas that must not lead yet."""
 
     unneeded_copies: list[str] | UnsetType = UNSET
+    forgetful: Annotated[
+        list[ForgetfulReplica] | UnsetType, Meta(description="replicas that have forgotten producers, by the last runs")
+    ] = UNSET
 
 
 @command(
@@ -194,6 +198,7 @@ def report(
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
+    from tiersnap.snapshot.report.from_tables import forgetful_of
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
@@ -210,7 +215,8 @@ def report(
     summary = summarise(rows, info)
     left = list(unneeded(copies(warehouse)))
     named = [str(each) for each in left]
-    members = ReportSummary(named) if named else None
+    forgetful = forgetful_of(last.settings)
+    members = ReportSummary(named or UNSET, list(forgetful) or UNSET) if named or forgetful else None
     if grain == "segment":
         output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)
     elif grain == "topic":
@@ -218,13 +224,14 @@ def report(
     else:
         partitions = (each for topic in summary.topics for each in topic.partitions)
         output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
+    tell_forgetful(output, forgetful, info.remote or "REMOTE")
     if left:
         output.talk(
             f"{count_of(len(left), 'copy was', 'copies were')} never finished, or hold what others hold; what no "
             f"cluster knows goes with {_remove_orphans(info)}"
         )
     if folder is not None:
-        summary = with_remote_checks(summary, remote_checks(warehouse))
+        summary = dataclasses.replace(with_remote_checks(summary, remote_checks(warehouse)), forgetful=forgetful)
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     return ExitCode.OK

@@ -20,6 +20,7 @@ from tiersnap.jobs.sentences import (
     Mended,
     tell_failures,
     tell_finished_copies,
+    tell_forgetful,
     tell_left_to_brokers,
     tell_mended,
     tell_unknown_encryption,
@@ -298,13 +299,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
 
 def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:
     """Say what failed, which replicas must not lead, and how much more is damaged than was said."""
-    for each in outcome.forgetful:
-        lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
-        name = f"{each.topic}-{each.partition} in {each.log_dir}"
-        output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
-    if outcome.forgetful:
-        cure = f"tiersnap repair LOGDIR --remote {remote} --replace --apply"
-        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {cure}")
+    tell_forgetful(output, outcome.forgetful, remote)
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):

@@ -84,19 +84,27 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
 def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, runs: DataFrame) -> DataFrame:
     """The tables -> one row: `newest`, the greatest number of a run in any of them, and `recorded`, that in `runs`.
 
-    `recorded` is less if the last runs were killed half way. Both are null before the first run. What the rows of this
-    module are made of is asked, so that no table is read once more.
+    `recorded` is less if the last runs were killed half way; `settings` are those of that row. All are null before the
+    first run. What the rows of this module are made of is asked, so that no table is read once more.
     """
     numbers = (
         known_decodes(segments).select("known.run"),
         last_replayed(partitions).select("replayed.run"),
         lost(remote).select(F.col("last_run").alias("run")),
         # Delta Lake would ask its log twice for a maximum of all rows.
-        runs.where("run > 0").select("run"),
+        runs.where("run > 0").select("run", "settings"),
     )
-    maxima = [rows.agg(F.max("run").alias("newest"), F.lit(rows is numbers[-1]).alias("is_runs")) for rows in numbers]
+    maxima = [
+        rows.agg(
+            F.max("run").alias("newest"),
+            F.lit(rows is numbers[-1]).alias("is_runs"),
+            (F.max_by("settings", "run") if rows is numbers[-1] else F.lit(None).cast("string")).alias("settings"),
+        )
+        for rows in numbers
+    ]
     recorded = F.expr("max(if(is_runs, newest, null))").alias("recorded")
-    return reduce(DataFrame.unionByName, maxima).agg(F.max("newest").alias("newest"), recorded)
+    found = reduce(DataFrame.unionByName, maxima)
+    return found.agg(F.max("newest").alias("newest"), recorded, F.max("settings").alias("settings"))
 
 
 def partition_changes(

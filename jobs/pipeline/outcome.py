@@ -51,6 +51,11 @@ class RunOutcome:
         return {**asdict(self.counts), "verdicts": {str(verdict): count for verdict, count in self.verdicts.items()}}
 
     @property
+    def ready_here(self) -> int:
+        """Return how many READY segments lie in sources that were not collected."""
+        return self.verdicts.get(Verdict.READY, 0) - sum(self.ready_elsewhere.values())
+
+    @property
     def did_nothing(self) -> bool:
         """Return whether the run wrote no object and committed no version."""
         counts = self.counts

@@ -97,7 +97,7 @@ class _Run:
         self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
         self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
-        self._number, self._unrecorded = 0, range(0)
+        self._number, self._unrecorded, self._forgetful = 0, range(0), summary.KnownForgetful()
         self._is_bounded = settings.replay.scan is Scan.WINDOW
         self._is_first = not warehouse.exists("partitions")
         self._collected, self._collected_log_dirs = given.found.collected, given.found.collected_log_dirs
@@ -142,9 +142,8 @@ class _Run:
 
     def _list(self) -> DataFrame:
         """LISTED rows of all replicas, or of those that the settings name as leaders."""
-        found, leaders = self._given.found, self._given.leaders
+        found, leaders, ids = self._given.found, self._given.leaders, self._settings.topic_ids
         self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
-        ids = self._settings.topic_ids
         self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
         self._outcome.take_findings(exit_code_of(found.findings))
@@ -203,6 +202,7 @@ class _Run:
         outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
         counted.count_listed(outcome, totals, listed)
         counted.count_forgetful(outcome, totals.forgetful, self._replicas, self._collected)
+        self._forgetful = summary.KnownForgetful.of(outcome.forgetful, totals, self._settings, self._collected)
         if totals.copy_count and self._settings.left_for is not None:
             self._beside = replace(self._beside, store_now=self._store.now())
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
@@ -321,8 +321,7 @@ class _Run:
 
     def _tier(self, groups: pa.Table, listed: DataFrame) -> bool:
         """Copy what is READY and lies in a source; whether there was any."""
-        ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
-        if not self._settings.apply or not ready_here:
+        if not self._settings.apply or not self._outcome.ready_here:
             return False
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
         is_ready = pc.equal(groups["verdict"], str(Verdict.READY))
@@ -351,15 +350,16 @@ class _Run:
 
     def _record(self) -> None:
         """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""
-        collected = self._collected_log_dirs
-        rows = list(unrecorded_runs(self._warehouse, self._unrecorded, self._settings, collected))
+        collected, settings = self._collected_log_dirs, self._settings
+        kept = {"collected": dict(collected), "forgetful": self._forgetful.rows()}
+        rows = list(unrecorded_runs(self._warehouse, self._unrecorded, settings, kept, collected))
         for row in rows:
             self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap report runs shows it now")
-        if self._warehouse.commits:
-            rows.append(counted.row_of_runs(self._outcome, self._settings, self._number, collected=dict(collected)))
+        if self._warehouse.commits or self._forgetful.has_changed:
+            rows.append(counted.row_of_runs(self._outcome, settings, self._number, **kept))
         if rows:
             made = self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS))
-            self._warehouse.append("runs", made, run_id=self._settings.run_id)
+            self._warehouse.append("runs", made, run_id=settings.run_id)
 
     def _report(self, groups: pa.Table) -> None:
         self._record()

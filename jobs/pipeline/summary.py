@@ -1,14 +1,22 @@
-"""Stage 6, report: READINESS rows counted by Spark; the driver gets groups, and runs of the partitions with details."""
+"""Stage 6, report: READINESS rows counted by Spark; the driver gets groups, and runs of the partitions with details.
+
+The forgetful replicas that a warehouse names stand among the settings of its newest run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, dataclass
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.totals import RunTotals
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.report.aggregate import (
     OF_FIRST,
     PARTIAL,
@@ -22,8 +30,10 @@ from tiersnap.snapshot.report.aggregate import (
     of_partitions,
     ranks_of,
 )
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.from_tables import forgetful_of, worst_forgetful
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.run_info import LastSettings, RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -101,3 +111,37 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
     codes = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
     columns = {name: table[name] for name in table.column_names} | codes | {"verdict": ranks_of(table["verdict"])}
     return pa.table(columns).select([*PARTITION_CODES, *(name for name in columns if name not in PARTITION_CODES)])
+
+
+@dataclass(frozen=True)
+class KnownForgetful:
+    """The forgetful replicas that a warehouse names before a run, and after it."""
+
+    before: tuple[ForgetfulReplica, ...] = ()
+    after: tuple[ForgetfulReplica, ...] = ()
+
+    @classmethod
+    def of(
+        cls, found: Iterable[ForgetfulReplica], totals: RunTotals, settings: RunSettings, collected: Collection[str]
+    ) -> KnownForgetful:
+        """Return what a run `found`, and what an earlier one found where this one did not look.
+
+        Args:
+            collected: sources that no run looks at.
+        """
+
+        def is_looked_at(each: ForgetfulReplica) -> bool:
+            is_here = each.log_dir in settings.sources and each.log_dir not in collected
+            return is_here and not totals.errors and matches_topic(each.topic, settings.topics)
+
+        before = forgetful_of(msgspec.json.decode(totals.settings, type=LastSettings))
+        return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the run has to be recorded for them."""
+        return self.before != self.after
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return them as the settings of the run keep them."""
+        return [asdict(each) for each in self.after]

@@ -179,12 +179,19 @@ def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def unrecorded_runs(
-    warehouse: Warehouse, numbers: Collection[int], settings: RunSettings, collected: Mapping[str, str]
+    warehouse: Warehouse,
+    numbers: Collection[int],
+    settings: RunSettings,
+    kept: Mapping[str, object],
+    collected: Collection[str],
 ) -> Iterator[dict[str, object]]:
     """Yield a row of `runs` for each of the runs `numbers`, counted in the rows that it committed.
 
     Their ids and times are those of their commits. Their settings are lost: the row holds those of the run that writes
     it, and that run's id as `recorded_by`.
+
+    Args:
+        settings, kept: of the run that writes the rows; see counted.row_of_runs. Sources in `collected` were not read.
     """
     known = warehouse.commits_of(numbers) if numbers else {}
     for number in numbers:
@@ -192,7 +199,7 @@ def unrecorded_runs(
         counted.count_decoded(outcome, warehouse.read("segments"), number, collected)
         counted.count_replayed(outcome, warehouse.read("partitions"), number)
         counted.count_tiered(outcome, warehouse.read("remote_log_segments"), number)
-        row = counted.row_of_runs(outcome, settings, number, collected=dict(collected), recorded_by=settings.run_id)
+        row = counted.row_of_runs(outcome, settings, number, **kept, recorded_by=settings.run_id)
         if (commits := known.get(number)) is not None:
             row |= {"run_id": commits.run_id, "started_at": commits.first, "finished_at": commits.last}
         else:

@@ -1,7 +1,9 @@
-"""Make the data of the pages about exactly-once from the tables of a warehouse."""
+"""Make the data of pages about exactly-once from the tables of a warehouse."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,8 +18,10 @@ from tiersnap.snapshot.report.exactly_once import (
     AuditCount,
     AuditRow,
     Failover,
+    ForgetfulReplica,
     NewestSnapshot,
 )
+from tiersnap.snapshot.report.run_info import LastSettings
 from tiersnap.snapshot.tables.facts import FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -32,6 +36,18 @@ _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_off
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "replayed", "boundary")
+
+
+def forgetful_of(settings: LastSettings) -> tuple[ForgetfulReplica, ...]:
+    """Return the forgetful replicas that a row of `runs` keeps among its settings; none if nobody looked."""
+    return msgspec.convert(settings.forgetful, tuple[ForgetfulReplica, ...])
+
+
+def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
+    """Return forgetful replicas, the worst first, at most MOST_ROWS; of one that is there twice the last one counts."""
+    by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
+    worst = sorted(by_replica, key=lambda key: (-by_replica[key].forgotten, key))
+    return tuple(by_replica[key] for key in worst[:MOST_ROWS])
 
 
 def failover_of(facts: pa.Table) -> Failover:

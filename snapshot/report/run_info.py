@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -122,6 +122,7 @@ class LastSettings:
     apply: bool = False
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_for: int | None = LEFT_FOR_MS
+    forgetful: tuple[dict[str, Any], ...] = ()  # fields of exactly_once.ForgetfulReplica, as the last runs found them
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -129,7 +130,25 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     )
     assert sample.value == found.living - found.known
 
+    def reported() -> list[object]:
+        """What the warehouse names, on the page and on stdout, and the cure on stderr."""
+        page = tmp_path / "page"
+        told = tiersnap("report", "--warehouse", settings.warehouse, *NOW, "--to", page)
+        summary = json.loads(told.out)["result"]
+        cure = f"tiersnap repair LOGDIR --remote {right.remote} --replace --apply"
+        of_page = json.loads((page / "readiness.json").read_text())["forgetful"]
+        return [of_page, summary.get("forgetful", []), cure in told.err]
+
+    named_by_run = [asdict(found)]
+    assert reported() == [named_by_run, named_by_run, True]
+    # A run over other sources does not look at it, and the next one finds what is known.
+    assert run_job(spark, replace(settings, sources=sources[:1], leaders=())).did_nothing
+    assert run_job(spark, settings).did_nothing
+    assert reported() == [named_by_run, named_by_run, True]
+
     assert tiersnap("repair", rebuilt.logs, "--remote", right.remote, *NOW, "--replace", "--apply").exit_code == 0
     ran = run_job(spark, settings)
     assert ran.report is not None
     assert (ran.report.forgetful, exit_code(ran, settings)) == ((), ExitCode.OK)
+    assert reported() == [[], [], False]
+    assert run_job(spark, settings).did_nothing
