@@ -121,7 +121,7 @@ class MakeAgain:
                 with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
                     done = [self._mended(each, right) if _is_left(each) else each for each in of_one]
             except TiersnapError as error:
-                done = [replace(each, error=each.error or error) for each in of_one]
+                done = [replace(each, error=each.error or error) if _is_left(each) else each for each in of_one]
             yield from done
 
     def _mended(self, mending: Mending, right: RightSegments) -> Mending:

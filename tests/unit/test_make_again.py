@@ -214,6 +214,22 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
         assert done.error.message.count(words) == 1, done.error.message
 
 
+def test_what_came_back_from_elsewhere_is_no_failure_of_its_partition(at):
+    """The partition cannot be listed any more when another of its segments is to be made again."""
+    tier = at()
+    tier.lose(1)
+    tier.lose(2)
+    known = {tier.partition: list(tier.brokers.cache.in_state(tier.partition, SegmentState.COPY_SEGMENT_FINISHED))}
+    missing = find_missing(known, lambda: known, (), tier.store, tier.layout).segments
+    back = Mending(missing[0], MendAction.COPY, MendOutcome.MENDED)
+    lost = Mending(missing[1], MendAction.NONE, MendOutcome.FAILED)
+    store = FlakyStore(tier.store, {1: Fault.FAIL_BEFORE})
+    logs = RemoteLogs(store, tier.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
+    done = list(MakeAgain(logs, lambda _: None, False, apply=True).each([back, lost]))
+    assert done[0] == back and done[1].error is not None
+    assert exit_code_of(done) is ExitCode.PARTIAL
+
+
 def test_an_index_that_is_there_must_be_right(at):
     tier = at(layout=LOCALLY)
     tier.lose(1, ".snapshot")
