@@ -74,15 +74,21 @@ class RemoteFile:
         Raises:
             ObjectNotFoundError: a transaction index, of a segment that has none.
             CorruptDataError: the bytes are not what they must be.
+            UsageError, NoSpaceError: no temporary file can be written; see `cannot_write`.
+            OSError: of the stream.
         """
         if self.index is not None:
             stream.write(verified_index(self.store, self.copy, self.index))
             return
-        with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-            path = Path(scratch) / f"{self.copy.start_offset:020d}.log"
-            _fetch_verified(self.store, self.copy, path)
-            with path.open("rb") as file:
-                shutil.copyfileobj(file, stream)
+        with contextlib.ExitStack() as stack:
+            path = Path("temporary files")
+            try:
+                scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="tiersnap-"))
+                path = Path(scratch) / f"{self.copy.start_offset:020d}.log"
+                _fetch_verified(self.store, self.copy, path)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            shutil.copyfileobj(stack.enter_context(path.open("rb")), stream)
 
     def to_file(self, path: Path, *, replace: bool) -> bool:
         """Write the file, whole or not at all; False when it was there with the same content.

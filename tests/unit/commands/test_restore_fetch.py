@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.reference.kill_steps import every_kill, killed_at
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.restore import remote_file
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
@@ -134,6 +137,19 @@ def test_a_full_disk_behind_stdout_and_a_pipe_in_place_of_a_file_are_said(store,
     assert b"Traceback" not in ran.stderr
     os.mkfifo(tmp_path / "pipe")
     assert_said(fetch(store, 3, "--out", tmp_path / "pipe", "--apply"), 2, "no regular file")
+
+
+def test_a_full_disk_of_temporary_files_is_said_and_puts_nothing_on_stdout(store, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(remote_file, "fetch_log", full)
+    words = (*FETCH, "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    ran = tiersnap(*words, output="table")
+    assert_said(ran, 3, f"cannot write {tempfile.gettempdir()}/tiersnap-", "No space left on device")
+    assert ran.out == ""
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert_said(tiersnap(*words, output="table"), 3, "cannot write temporary files: No space left on device")
 
 
 def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
