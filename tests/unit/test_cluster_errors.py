@@ -54,6 +54,11 @@ def test_an_error_of_a_client_property_hides_its_value():
     assert "hunter2" not in caught.value.message
 
 
+def test_a_property_named_as_a_parameter_of_the_client_is_refused_as_any_other():
+    with pytest.raises(UsageError, match='No such configuration property: "conf"'):
+        Cluster(NOBODY, {"conf": "x"}).cluster_id()
+
+
 class WithoutBrokers(Cluster):
     """A cluster between two elections: metadata names a leader that has gone."""
 
