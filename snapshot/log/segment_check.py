@@ -56,7 +56,8 @@ class EntryFeed:
             taken = max(self._wanted(), 1)
             self._begun += piece[:taken]
             piece = piece[taken:]
-            if self._wanted() == 0:
+            # A header that is whole is looked at before the entry is: its length may be damage, and never come.
+            if self._wanted() == 0 or len(self._begun) == SMALLEST_READ:
                 # Not a copy, which a large batch would double; and whose memory is looked at cannot shrink.
                 whole, self._begun = self._begun, bytearray()
                 self._take(np.frombuffer(whole, np.uint8))
@@ -68,7 +69,7 @@ class EntryFeed:
     def _wanted(self) -> int:
         """Bytes that are missing of the entry that has begun; of its first bytes where the length is not known."""
         have, wanted = len(self._begun), SMALLEST_READ
-        if have >= LOG_OVERHEAD:
+        if have >= SMALLEST_READ:
             wanted = max(wanted, LOG_OVERHEAD + int(_LENGTH.unpack_from(self._begun)[0]))
         if self._size is not None and self.position + wanted > self._size:
             self.is_over = True

@@ -153,6 +153,22 @@ def test_a_batch_that_claims_more_than_there_is_is_not_waited_for_in_memory() ->
     assert end.finding.kind is FindingKind.TRUNCATED_SEGMENT
 
 
+@pytest.mark.parametrize("knows_size", [True, False])
+@pytest.mark.parametrize("end", [9, None])
+def test_a_header_that_is_damage_in_two_pieces_is_it_as_in_one(
+    tmp_path: Path, end: int | None, knows_size: bool
+) -> None:
+    good, wrong = data_batch(0, 1, 7, 0, 0), bytearray(data_batch(1, 1, 7, 0, 1))
+    wrong[8:12], wrong[16] = (2_000_000_000).to_bytes(4, "big"), 9
+    data = good + bytes(wrong)
+    of_file = scanned(tmp_path, data, 0, end)
+    assert of_file.finding is not None
+    assert of_file.finding.kind is FindingKind.BAD_MAGIC
+    size = len(data) if knows_size else None
+    for cut in range(len(good), len(data)):
+        assert streamed(data, [cut], 0, end, size=size, name=str(tmp_path / "segment.log")) == of_file
+
+
 @pytest.mark.parametrize(
     ("entries", "record_time", "largest"),
     [
