@@ -20,9 +20,10 @@ def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def columns_of(structs: pa.Array[pa.Scalar[pa.DataType]]) -> pa.RecordBatch:
-    """Return the fields of a struct column as columns."""
+    """Return the fields of a struct column as columns, also of a slice."""
     assert isinstance(structs, pa.StructArray)
-    return pa.RecordBatch.from_struct_array(structs)
+    # RecordBatch.from_struct_array of pyarrow 19 gives the fields of a slice from the first row on whole.
+    return pa.RecordBatch.from_arrays(structs.flatten(), schema=pa.schema(list(structs.type)))
 
 
 def to_lists(many: list[np.ndarray]) -> pa.ListArray[pa.ListScalar[pa.StructType]]:

@@ -22,6 +22,7 @@ from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables import listed
+from tiersnap.snapshot.tables.deltas import columns_of as fields_as_columns
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.facts import (
     NOT_READ,
@@ -88,6 +89,19 @@ def test_deltas_come_back_from_a_slice_of_a_column_and_null_has_none(
     column = pa.concat_arrays([to_lists(many), pa.nulls(1, to_lists(many).type)]).slice(start)
     expected = [each.tolist() for each in many[start:]] + [[]]
     assert [back.tolist() for back in from_lists(column)] == expected
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (0, 2), (1, 1), (1, 2), (0, 3)])
+@pytest.mark.parametrize("last", [{"at": 3, "of": [3]}, None])
+def test_fields_of_a_slice_of_structs_are_no_longer_than_it(start: int, count: int, last: object) -> None:
+    """In the oldest pyarrow that is allowed RecordBatch.from_struct_array gives whole columns from the first row on."""
+    rows = [{"at": 1, "of": [1]}, {"at": 2, "of": None}, last]
+    structs = pa.array(rows, pa.struct([("at", pa.int64()), ("of", pa.list_(pa.int64()))]))
+    found = fields_as_columns(structs.slice(start, count))
+    expected = [row or {"at": None, "of": None} for row in rows[start : start + count]]
+    assert [found["at"].to_pylist(), found["of"].to_pylist()] == [
+        [row[name] for row in expected] for name in ("at", "of")
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 1, PART_DELTAS, PART_DELTAS + 1, 3 * PART_DELTAS])
