@@ -132,7 +132,7 @@ class KnownForgetful:
 
         def is_looked_at(each: ForgetfulReplica) -> bool:
             is_here = each.log_dir in settings.sources and each.log_dir not in collected
-            return is_here and not totals.errors and matches_topic(each.topic, settings.topics)
+            return is_here and not totals.unasked and matches_topic(each.topic, settings.topics)
 
         before = forgetful_of(msgspec.json.decode(totals.settings, type=LastSettings))
         return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))

@@ -47,6 +47,7 @@ class RunTotals:
     differences: int = 0  # rows that are to be appended
     gone: int = 0  # rows that are to be appended
     forgetful: int = 0  # replicas, of all sources, that have forgotten producers
+    unasked: int = 0  # replicas, of all sources, of which nobody knows what remote storage holds
 
 
 def of_changes(changed: DataFrame) -> DataFrame:

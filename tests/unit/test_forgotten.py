@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.unit.test_poisoned_tier import state
 from tiersnap.jobs.option_types import parse_time
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.summary import KnownForgetful
+from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
@@ -190,3 +195,13 @@ def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: 
     (partition,) = log_dir.partitions()
     now = parse_time(NOW[1])
     assert find_forgotten(look, log_dir.filesystem, partition, now=now, producer_expiration=DAY) is None
+
+
+def test_a_replica_that_a_run_could_not_ask_about_stays_known() -> None:
+    """The one that leads may be asked while another is not: remote storage stopped answering in between."""
+    known = ForgetfulReplica(topic="orders", log_dir="/data", partition=0, known=1, living=2, meets="all is well")
+    recorded = json.dumps({"forgetful": [asdict(known)]})
+    settings = RunSettings(("/data",), "/remote", "/warehouse")
+    for unasked, left in ((0, ()), (1, (known,))):
+        totals = RunTotals(settings=recorded, unasked=unasked)
+        assert KnownForgetful.of((), totals, settings, ()) == KnownForgetful((known,), left)
