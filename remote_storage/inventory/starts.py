@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -122,19 +123,23 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
 
 
 def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
-    """Return the snapshot. Raises SnapshotChangedError: it is gone, or another one than the claim says."""
+    """Return the snapshot.
+
+    Raises:
+        SnapshotChangedError: it is gone; the next look may find another start.
+        CorruptDataError: it is another one than the claim says.
+    """
     metadata = metadata_of(partition, start.segment_id, start.segment_start_offset, start.offset)
-    cause = ""
+    name = f"{store.uri}{layout.log_key(metadata)}: producer snapshot"
     try:
         data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
     except ObjectNotFoundError as error:
-        data, cause = b"", error.message
-    if start.crc32c == crc32c(data):
-        return data
-    claimed = start.crc32c
-    raise SnapshotChangedError(
-        f"{metadata.id}: {cause or f'its snapshot has CRC {crc32c(data):08x}, its claim says {claimed:08x}'}",
-        hint="tiersnap restore looks at it",
-        offset=start.offset,
-        at="",
-    )
+        raise SnapshotChangedError(
+            f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.offset, at=""
+        ) from error
+    if start.crc32c != crc32c(data):
+        raise CorruptDataError(
+            f"{name} has CRC {crc32c(data):08x}, its claim says {start.crc32c:08x}",
+            hint=f"tiersnap verify --remote {shlex.quote(store.uri)}",
+        )
+    return data

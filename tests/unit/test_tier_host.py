@@ -467,8 +467,8 @@ def test_a_copy_whose_snapshot_is_not_the_claimed_one_stops_its_partition(tmp_pa
 
     done = tier(whole, remote, "--apply")
 
-    assert done.exit_code != 0
-    assert "its claim says" in done.err
+    assert done.exit_code == 5
+    assert "its claim says" in done.err and f"tiersnap verify --remote file://{remote}" in done.err
     assert copies(remote).total() == 2
 
 
