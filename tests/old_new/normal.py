@@ -64,6 +64,6 @@ class Ids:
 
     def _name(self, found: re.Match[str]) -> str:
         word = found.group()
-        if word in self._known or not re.search(r"[A-Z]", word) or not re.search(r"[a-z]", word):
+        if word in self._known or not re.search(r"[A-Z]", word) or not re.search(r"[a-z0-9]", word):
             return word
         return self._names.setdefault(word, f"<id {len(self._names) + 1}>")

@@ -56,7 +56,7 @@ def host_scenarios() -> Iterator[Scenario]:
     yield from _in_all_forms("transactions list", f"transactions list {{logs}} {NOW}")
     yield from _in_all_forms("find-hanging", f"transactions find-hanging {{logs}} --all {NOW}")
     yield from _in_all_forms("simulate", f"simulate {{logs}} --all {NOW}")
-    yield from _in_all_forms("risk", f"risk {{logs}} {NOW}", f"simulate {{logs}} --risk {NOW}")
+    yield from _in_all_forms("risk", f"simulate {{logs}} --risk {NOW}")
     yield Scenario(
         "repair", _lines(f"repair {{logs}} {AS_OF} --apply", f"verify {{logs}} {NOW}", f"scan {{logs}} {NOW}")
     )
