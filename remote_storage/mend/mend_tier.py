@@ -29,7 +29,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 
 
@@ -98,6 +98,8 @@ class MendTier:
     def run(self) -> Mended:
         """Mend, or plan it, one partition after the other; one that cannot be checked or mended keeps no other from it.
 
+        A server that does not answer is asked once: what is behind that partition is left to the next run.
+
         Raises:
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             TransientError: brokers do not answer, or the store lists nothing.
@@ -110,6 +112,8 @@ class MendTier:
         mended = Mended(missing)
         for partition in self.watch([*lacking, *(each for each in known if each not in lacking)]):
             self._mend(partition, lacking.get(partition, []), mended)
+            if any(isinstance(each, TransientError) for each in mended.failures):
+                break
         return mended
 
     def _mend(self, partition: TopicIdPartition, lost: Sequence[MissingSegment], mended: Mended) -> None:
@@ -122,8 +126,9 @@ class MendTier:
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
         if mended.proof is None and (lost or bad or self.request.delete_bad):
             mended.proof = self.prove()
-        done = list(self._put_back(lost)) if lost else []
+        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         try:
+            done = list(self._put_back(done)) if done else []
             if bad is not None:
                 done = self._replaced(partition, done, bad)
                 done += self._deleted(partition, bad) if self.request.delete_bad else ()
@@ -133,13 +138,12 @@ class MendTier:
 
     # Missing objects.
 
-    def _put_back(self, lost: Sequence[MissingSegment]) -> Iterator[Mending]:
+    def _put_back(self, done: Sequence[Mending]) -> Iterator[Mending]:
         logs, asked = self.logs, self.request
-        done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         if asked.source is not None:
             source, lies_as = asked.source
             look_in = None if asked.allow_plaintext else logs.store
-            done = plan_mending(source, lost, lies_as, logs.layout, look_in)
+            done = plan_mending(source, [each.missing for each in done], lies_as, logs.layout, look_in)
             if asked.apply:
                 done = list(PutBack(source, logs.store, logs.layout, self.reader.read_to_end).each(done))
         known = partial(check_known, self.reader.read_to_end)

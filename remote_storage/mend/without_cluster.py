@@ -31,7 +31,7 @@ from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
-from tiersnap.snapshot.errors import GateError, TiersnapError
+from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
@@ -61,6 +61,9 @@ class UnmanagedTier:
                 if partition.topic_id is not None:
                     self._refuse_managed(partition)
                     yield from self._lacking_of(partition)
+            except TransientError as error:
+                self.failures.append(error)
+                return  # a server that does not answer is asked once
             except TiersnapError as error:
                 self.failures.append(error)
 

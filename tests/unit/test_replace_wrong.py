@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import pytest
 
+from tests.protocol.memory_store import MemoryStore
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
@@ -38,9 +40,9 @@ from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlacePr
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -116,12 +118,14 @@ class Brokers:
         apply: bool = True,
         store: ObjectStore | None = None,
         cluster: ModelCluster | None = None,
+        source: ObjectStore | None = None,
     ) -> list[Mending]:
         asked = cluster or self.cluster
         local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else LocalLogs()
         logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
         topic = MetadataTopic.of(asked)
-        request = MendRequest(None, depth, [str(self.whole)], delete_bad, False, apply)
+        lies = None if source is None else (source, self.layout)
+        request = MendRequest(lies, depth, [str(self.whole)], delete_bad, False, apply)
         with topic.read_all() as reader:
             tier = Tierer("run", NOW, timeout=None)
 
@@ -290,22 +294,66 @@ def test_mend_killed_at_any_request_or_record_ends_as_one_that_was_not(poisoned)
     assert told(poisoned.mend(delete_bad=True)) == []
 
 
-def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
-    """Nobody can tell what `expire` deletes of the other one, whose segments are nowhere."""
+class NoListing:
+    """A store that lists nothing of one topic."""
+
+    def __init__(self, inner: ObjectStore, topic: str, error: TiersnapError) -> None:
+        self._inner, self._topic, self._error = inner, topic, error
+        self.listed: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list(self, prefix: str = "", **more: str) -> Iterator[ObjectInfo]:
+        self.listed.append(prefix)
+        if self._topic in prefix:
+            raise self._error
+        return self._inner.list(prefix, **more)
+
+
+def add_lost(poisoned: Brokers) -> TopicIdPartition:
+    """Another partition, which brokers know and whose segments are nowhere."""
     other = replace(poisoned.partition, topic="a-other")
     poisoned.cluster.create(other, end=max(poisoned.at.expected))
     for each in poisoned.records[:2]:
         record = replace(each, id=replace(each.id, topic=other.topic, segment_id=new_segment_id()), state=STARTED)
         poisoned.cluster.append(SegmentRecord(record))
         poisoned.cluster.append(SegmentUpdate(record.id, 1, 5, FINISHED))
-    poisoned.store.put_if_absent(ObjectKeys().expire(other), b"{")
+    return other
+
+
+BOTH = [*[("a-other", "FAILED")] * 2, *[("churn", "MENDED")] * 2]
+
+
+def outcomes(done: Sequence[Mending]) -> list[tuple[str, str]]:
+    return sorted((each.metadata.id.topic, str(each.outcome)) for each in done)
+
+
+def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
+    """Nobody can tell what `expire` deletes of the other one, whose segments are nowhere."""
+    poisoned.store.put_if_absent(ObjectKeys().expire(add_lost(poisoned)), b"{")
     done = poisoned.mend()
-    assert sorted((each.metadata.id.topic, each.outcome) for each in done) == [
-        *[("a-other", "FAILED")] * 2,
-        *[("churn", "MENDED")] * 2,
-    ]
+    assert outcomes(done) == BOTH
     (failure,) = poisoned.failures
     assert "expire.json" in failure.message
     assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
     assert exit_code_of([], poisoned.failures) is failure.exit_code
-    assert poisoned.snapshots() == poisoned.expected()
+
+
+def test_mend_goes_on_if_the_plan_of_one_partition_fails(poisoned):
+    add_lost(poisoned)
+    source = NoListing(MemoryStore(), "a-other", RemoteStorageError("a-other: AccessDenied"))
+    done = poisoned.mend(source=source)
+    assert outcomes(done) == BOTH
+    assert [each.message for each in poisoned.failures] == ["a-other: AccessDenied"]
+    assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
+
+
+def test_mend_asks_no_further_partition_of_a_store_that_does_not_answer(poisoned):
+    add_lost(poisoned)
+    store = NoListing(poisoned.store, "claims/a-other", TransientError("no answer within 60 s"))
+    done = poisoned.mend(store=store)
+    assert outcomes(done) == BOTH[:2]
+    assert [each.message for each in poisoned.failures] == ["no answer within 60 s"]
+    assert not [prefix for prefix in store.listed if prefix.startswith("claims/churn")]
+    assert outcomes(poisoned.mend())[2:] == BOTH[2:]
