@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 
 
@@ -155,10 +151,3 @@ def read_claims(
     wanted = [segment for segment in stored.claims if segment.base_offset in offsets]
     claims = [claim for claim in in_parallel(read, wanted) if claim is not None]
     return {segment_id: claim for claim in claims for segment_id in claim.segment_ids}
-
-
-def read_manifests(store: ObjectStore, stored: PartitionObjects) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
-    """Snapshot manifests that can be read, with their objects."""
-    for info in stored.manifests.values():
-        with suppress(CorruptDataError, ObjectNotFoundError):  # not found: another run removed it since
-            yield info, read_decoded(store, info.key, SnapshotManifest.decode)

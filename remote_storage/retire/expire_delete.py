@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects, read_manifests
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
@@ -29,6 +29,7 @@ from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_vis
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
+from tiersnap.remote_storage.stored.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 
@@ -111,7 +112,9 @@ def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartiti
         if claimed.base_offset < log_start_offset and claimed.base_offset not in left and old.is_old(info.modified)
     )
     beginning = KnownPartition(partition, stored.cluster_id or "", log_start=log_start_offset)
-    snapshots = judge_snapshots(stored, beginning, old, list(read_manifests(store, stored)), is_ours(store))
+    snapshots = judge_snapshots(
+        stored, beginning, old, list(readable_manifests(store, stored.manifests.values())), is_ours(store)
+    )
     for _ in remove(store, (each for each in snapshots if each.action is Fate.REMOVE)):
         pass
 

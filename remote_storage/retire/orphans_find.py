@@ -18,7 +18,6 @@ from tiersnap.remote_storage.inventory.partition_objects import (
     list_all,
     list_partition_objects,
     read_claims,
-    read_manifests,
 )
 from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -44,6 +43,7 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     uploads_of_segments,
 )
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stored.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, failure
 
@@ -140,7 +140,7 @@ def orphans_of(
         if ours:
             yield _refused(stored.partition, refusal, ours)
         return
-    manifests = list(read_manifests(store, stored))
+    manifests = list(readable_manifests(store, stored.manifests.values()))
     found += judge_snapshots(stored, known, aged, manifests, is_ours(store))
     removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
     yield from found

@@ -21,7 +21,8 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
@@ -29,7 +30,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import Count, Crc, Offset, Stored, StoredObject
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
@@ -124,31 +125,40 @@ class _StoredManifest(StoredObject, frozen=True, kw_only=True):
     snapshots: tuple[_StoredRecord, ...]
 
 
-def list_manifests(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, damaged: bool = True
-) -> Iterator[SnapshotManifest]:
+def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
     """Yield the snapshot manifests of a partition, by run id.
 
-    Args:
-        damaged: raise at a damaged one; else it says nothing, and a warning names it.
-
     Raises:
-        CorruptDataError: a manifest cannot be read.
+        CorruptDataError: one cannot be read.
     """
+    for found in manifest_objects(store, keys, partition):
+        with suppress(ObjectNotFoundError):  # another run removed it since
+            yield _read_manifest(store, found)
+
+
+def manifest_objects(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ObjectInfo]:
+    """List the objects of the snapshot manifests of a partition, by run id."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
-        if parsed is None or parsed.kind is not KeyKind.SNAPSHOT_MANIFEST:
-            continue
+        if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
+            yield found
+
+
+def readable_manifests(
+    store: ObjectStore, listed: Iterable[ObjectInfo]
+) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
+    """Yield the snapshot manifests that can be read, with their objects; a warning names a damaged one."""
+    for found in listed:
         try:
-            manifest = read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
-        except ObjectNotFoundError:  # another run removed it since
-            continue
+            yield found, _read_manifest(store, found)
+        except ObjectNotFoundError:
+            continue  # another run removed it since
         except CorruptDataError as error:
-            if damaged:
-                raise
             _log.warning("passed over: %s", error.message)
-            continue
-        yield manifest
+
+
+def _read_manifest(store: ObjectStore, found: ObjectInfo) -> SnapshotManifest:
+    return read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
 
 
 def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,13 @@ import numpy as np
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
+from tiersnap.remote_storage.stored.snapshot_objects import (
+    TOOL,
+    SnapshotManifest,
+    SnapshotRecord,
+    manifest_objects,
+    readable_manifests,
+)
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded, read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT, TrustedSnapshot
@@ -179,16 +185,19 @@ class StoredSnapshots:
         """Return whether the object's metadata, or a manifest of ours, says that a run wrote it."""
         if "tiersnap-run-id" in found.metadata:
             return True
-        manifests = list_manifests(self.store, self.keys, partition, damaged=False)
-        return any(record.offset == offset for manifest in manifests for record in manifest.snapshots)
+        return any(record.offset == offset for record in self._described(partition))
+
+    def _described(self, partition: TopicIdPartition) -> Iterator[SnapshotRecord]:
+        """Yield what manifests that can be read say; a damaged one of another run keeps nothing from being stored."""
+        listed = manifest_objects(self.store, self.keys, partition)
+        return (record for _, manifest in readable_manifests(self.store, listed) for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         name = TopicIdPartition(topic, topic_id, partition)
         records = [_record(stored) for stored in snapshots]
         if not all(stored.is_new for stored in snapshots):
             # Of what was there: a run that was killed may have written it, and no manifest.
-            manifests = list_manifests(self.store, self.keys, name, damaged=False)
-            described = {_essence(record) for manifest in manifests for record in manifest.snapshots}
+            described = {_essence(record) for record in self._described(name)}
             records = [record for record in records if _essence(record) not in described]
         if records:
             put_manifest(self.store, self.keys, name, self.run_id, records)
