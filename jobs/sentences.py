@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +87,7 @@ def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], remote:
         name = f"{each.topic}-{each.partition} in {each.log_dir}"
         output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
     if replicas:
-        cure = f"tiersnap repair LOGDIR --remote {remote} --replace --apply"
+        cure = f"tiersnap repair LOGDIR --remote {shlex.quote(remote)} --replace --apply"
         output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {cure}")
 
 

@@ -35,7 +35,7 @@ class RunTotals:
     unknown_encryption: int = 0
     unread_count: int = 0
     changed_segments: int = 0  # of the partitions to replay
-    errors: int = 0  # of partitions of which nobody knows what remote storage holds
+    errors: int = 0  # partitions for which remote storage could not be asked
     is_transient: bool = True
     damaged: int = 0
     refused: int = 0
@@ -47,7 +47,7 @@ class RunTotals:
     differences: int = 0  # rows that are to be appended
     gone: int = 0  # rows that are to be appended
     forgetful: int = 0  # replicas, of all sources, that have forgotten producers
-    unasked: int = 0  # replicas, of all sources, of which nobody knows what remote storage holds
+    unasked: int = 0  # replicas, of all sources, for which remote storage could not be asked
 
 
 def of_changes(changed: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 from tiersnap.remote_storage.check.local_log import ToldLocally
 from tiersnap.remote_storage.check.segment_log import SegmentLog, combined, read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_log import differs_from_claim, vouched_snapshot
 from tiersnap.remote_storage.inventory.remote_segment import (
     RemoteSegment,
     decode_lineage,
@@ -246,9 +246,8 @@ class WholeSegmentCheck:
         vouched = vouched_snapshot(claim, copy.segment_id)
         if vouched is None:
             return None
-        if vouched.crc32c != crc32c(data):
-            why = f"snapshot: has CRC {crc32c(data):08x}, its claim says {vouched.crc32c:08x}"
-            return Told(RemoteVerdict.CORRUPT, why, ComparedWith.CLAIM)
+        if why := differs_from_claim(data, vouched.crc32c):
+            return Told(RemoteVerdict.CORRUPT, f"snapshot: {why}", ComparedWith.CLAIM)
         return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
 
     def _may_live(self, copy: RemoteSegment) -> bool:

@@ -107,8 +107,8 @@ class RemoteLog:
         except (ObjectNotFoundError, EncryptedSegmentError) as error:
             raise CorruptDataError(error.message) from error
         vouched = vouched_snapshot(self._claims.get(of.segment_id), of.segment_id)
-        if vouched is not None and vouched.crc32c != crc32c(data):
-            raise CorruptDataError(f"{name} has CRC {crc32c(data):08x}, its claim says {vouched.crc32c:08x}")
+        if vouched is not None and (why := differs_from_claim(data, vouched.crc32c)):
+            raise CorruptDataError(f"{name} {why}")
         return snapshot_file.decode(data, name=name)
 
     def deltas(self, start: int, end: int) -> np.ndarray:
@@ -197,3 +197,9 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
     snapshot = claim.snapshot
     is_compared = snapshot.provenance == Provenance.BROKER and snapshot.verdict in _STRICT
     return snapshot if snapshot.provenance in _COMPUTED or is_compared else None
+
+
+def differs_from_claim(data: bytes, crc: int) -> str:
+    """Say how a snapshot differs from the one that its claim names by CRC-32C; empty if it does not."""
+    found = crc32c(data)
+    return "" if found == crc else f"has CRC {found:08x}, its claim says {crc:08x}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
-from tiersnap.remote_storage.inventory.remote_log import RemoteLog, metadata_of, vouched_snapshot
+from tiersnap.remote_storage.inventory.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -19,7 +19,6 @@ from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
-from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.producer_fold import live_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
@@ -137,9 +136,6 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
         raise SnapshotChangedError(
             f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.offset, at=""
         ) from error
-    if start.crc32c != crc32c(data):
-        raise CorruptDataError(
-            f"{name} has CRC {crc32c(data):08x}, its claim says {start.crc32c:08x}",
-            hint=f"tiersnap verify --remote {shlex.quote(store.uri)}",
-        )
+    if why := differs_from_claim(data, start.crc32c):
+        raise CorruptDataError(f"{name} {why}", hint=f"tiersnap verify --remote {shlex.quote(store.uri)}")
     return data

@@ -98,7 +98,7 @@ class ClaimedStart:
     offset: int  # exclusive
     segment_id: str
     segment_start_offset: int
-    crc32c: int | None  # of the whole snapshot, by the copy's claim; None for a copy whose claim nobody read
+    crc32c: int  # of the whole snapshot, by the claim of the copy
     provenance: Provenance
 
 
