@@ -213,10 +213,9 @@ def report(
     info = last.info(warehouse, source, remote, at=clock(), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
-    left = list(unneeded(copies(warehouse)))
-    named = [str(each) for each in left]
+    left = list(map(str, unneeded(copies(warehouse))))
     forgetful = forgetful_of(last.settings)
-    members = ReportSummary(named or UNSET, list(forgetful) or UNSET) if named or forgetful else None
+    members = ReportSummary(left or UNSET, list(forgetful) or UNSET) if left or forgetful else None
     if grain == "segment":
         output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)
     elif grain == "topic":
