@@ -20,10 +20,10 @@ import click
 from tiersnap.jobs import settings as settings_file
 from tiersnap.jobs.command import HelpPage, output_option
 from tiersnap.jobs.commands import COMMANDS, GROUPS, MERGED, words_of_command
+from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.settings import commands_of, leaves, options_of, variable_of
-from tiersnap.jobs.shown import masked
 from tiersnap.jobs.streams import LogFormat, configure, guarded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError

@@ -22,8 +22,8 @@ from typing import TypeVar
 
 import click
 
+from tiersnap.jobs.escaped_text import refuse_credentials
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import refuse_credentials
 
 # A name means the same in every command, so where it belongs is said here once.
 SECTIONS = {

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import click
 import msgspec
 
-from tiersnap.jobs.shown import in_words, masked, shown
+from tiersnap.jobs.escaped_text import in_words, masked, shown
 from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind

@@ -31,8 +31,8 @@ from tiersnap.snapshot.readiness.remote_check import (
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.check.check_plan import CheckPlan
     from tiersnap.remote_storage.check.local_log import LocalLogs
-    from tiersnap.remote_storage.check.plan import CheckPlan
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
@@ -234,7 +234,7 @@ class TierVerification:
 def _planned(
     view: RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
 ) -> tuple[ObjectStore, CheckPlan]:
-    from tiersnap.remote_storage.check.plan import plan_check
+    from tiersnap.remote_storage.check.check_plan import plan_check
 
     store, sample, local = view.open_store(), tier.sample or SegmentSample(), view.open_layout().is_local
     return store, plan_check(store, asked, is_wanted, local=local, number=sample.number, percent=sample.percent)

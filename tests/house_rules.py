@@ -28,7 +28,7 @@ _MAY_COLLECT = {
     "jobs/pipeline/replaying.py": "names of at most a hundred partitions that are replayed",
     "jobs/pipeline/class_archive.py": "ten rows that nobody keeps",
     "jobs/pipeline/decoding.py": "counts by kind, and the first thousand findings",
-    "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
+    "jobs/pipeline/counts.py": "two rows of sums, and the first few findings and failures",
     "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
     "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/checking.py": "counts by verdict, the first thousand unsound segments, and a sum a partition",

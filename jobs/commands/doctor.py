@@ -28,6 +28,7 @@ from tiersnap.jobs.doctor_cluster import (
     next_step,
     told_copies,
 )
+from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import (
@@ -42,7 +43,6 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, tell_failures
-from tiersnap.jobs.shown import shown
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster

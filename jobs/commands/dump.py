@@ -11,8 +11,8 @@ import click
 from msgspec import Meta
 
 from tiersnap.jobs.command import command
+from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.dump.files import FileKind
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.units import count_of

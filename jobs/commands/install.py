@@ -96,7 +96,7 @@ def install(
     from tiersnap.snapshot.log.lock import locked
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
-    from tiersnap.snapshot.repair.plan import PlanOptions
+    from tiersnap.snapshot.repair.repair_plan import PlanOptions
     from tiersnap.snapshot.replay.expiry import Expiry
 
     store = open_store(remote, s3, writes=False)

@@ -64,7 +64,7 @@ def maintain_tables(
     if vacuum_after is None:
         raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
     from tiersnap.jobs.pipeline.maintenance import maintain
-    from tiersnap.jobs.pipeline.one_run import only_run
+    from tiersnap.jobs.pipeline.one_writer import only_run
     from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.jobs.pipeline.warehouse import Warehouse
     from tiersnap.snapshot.log.places import located

@@ -27,7 +27,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
-    from tiersnap.snapshot.repair.plan import PlannedSnapshot
+    from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
 _LEFT_ALONE = {
@@ -98,7 +98,7 @@ def repair(
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
-    from tiersnap.snapshot.repair.plan import PlanOptions
+    from tiersnap.snapshot.repair.repair_plan import PlanOptions
 
     if apply and out is not None:
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")

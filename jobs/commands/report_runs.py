@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import click
 
 from tiersnap.jobs.command import command
+from tiersnap.jobs.escaped_text import in_words
 from tiersnap.jobs.options import warehouse_option
 from tiersnap.jobs.output import Format, Output, of_row
-from tiersnap.jobs.shown import in_words
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.units import human_bytes
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import Command, command
+from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
@@ -25,7 +26,6 @@ from tiersnap.jobs.sentences import (
     tell_mended,
     tell_unknown_encryption,
 )
-from tiersnap.jobs.shown import masked
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.errors import ExitCode

@@ -19,7 +19,7 @@ from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
-from tiersnap.remote_storage.unblock.end import End
+from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.units import count_of
 
 

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK, CheckTask
-from tiersnap.remote_storage.check.plan import CheckPlan
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict

@@ -12,7 +12,7 @@ from tiersnap.jobs.pipeline import batches, decoding, listing, schemas
 from tiersnap.jobs.pipeline.before_spark import Session, discover, started
 from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse
@@ -68,7 +68,8 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to decode",
-            hint="tiersnap collect --headers ships headers, and jobs.pipeline.collected.collected_batches reads them",
+            hint="tiersnap collect --headers ships headers, "
+            "and jobs.pipeline.collected_headers.collected_batches reads them",
         )
     outcome = DecodeOutcome()
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:

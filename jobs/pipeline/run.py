@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.host_report import disks_below
-from tiersnap.jobs.pipeline import changes, checking, counted, decoding, listing, replaying, schemas, summary, tiering
+from tiersnap.jobs.pipeline import changes, checking, counts, decoding, listing, replaying, schemas, summary, tiering
 from tiersnap.jobs.pipeline.batches import sized_for
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -31,7 +31,7 @@ from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot import __version__
@@ -125,7 +125,7 @@ class _Run:
         with self._timed("tier"):
             is_tiered = self._tier(groups, listed)
             self._sweep(listed)
-        counted.count_doubt(self._outcome, totals.doubted, self._store.uri)
+        counts.count_doubt(self._outcome, totals.doubted, self._store.uri)
         with self._timed("report"):
             if is_tiered:
                 groups = self._verdicts(listed)
@@ -143,7 +143,7 @@ class _Run:
     def _list(self) -> DataFrame:
         """LISTED rows of all replicas, or of those that the settings name as leaders."""
         found, leaders, ids = self._given.found, self._given.leaders, self._settings.topic_ids
-        self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
+        self._outcome.findings = list(found.findings[: counts.MOST_TOLD])
         self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
         self._outcome.take_findings(exit_code_of(found.findings))
@@ -168,7 +168,7 @@ class _Run:
         """Return the listing without replicas that do not lead, if the cluster was asked; refuse if none is left."""
         if self._leaders is None:
             return found
-        counted.count_unled(self._outcome, listing.unled(found, self._leaders))
+        counts.count_unled(self._outcome, listing.unled(found, self._leaders))
         led = listing.led_by_cluster(found, self._leaders)
         if self._outcome.errors and led.isEmpty():
             raise self._outcome.errors[0]
@@ -200,8 +200,8 @@ class _Run:
         outcome = self._outcome
         outcome.partitions, outcome.segments = totals.partitions, totals.segment_count
         outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
-        counted.count_listed(outcome, totals, listed)
-        counted.count_forgetful(outcome, totals.forgetful, self._replicas, self._collected)
+        counts.count_listed(outcome, totals, listed)
+        counts.count_forgetful(outcome, totals.forgetful, self._replicas, self._collected)
         self._forgetful = summary.KnownForgetful.of(outcome.forgetful, totals, self._settings, self._collected)
         if totals.copy_count and self._settings.left_for is not None:
             self._beside = replace(self._beside, store_now=self._store.now())
@@ -259,7 +259,7 @@ class _Run:
             replaying.replay(given, task, tasks=min(count, self._most_tasks)),
             run_id=self._settings.run_id,
         )
-        counted.count_replayed(self._outcome, self._warehouse.read("partitions"), self._number)
+        counts.count_replayed(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(
             f"replayed {count_of(count, 'partition')}, wrote "
             f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
@@ -306,11 +306,11 @@ class _Run:
         # Of a few partitions the runs come at once, of many those of the partitions that are shown in the end.
         groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
         judged = groups_of(self._judged(among), self._settings.now)
-        rows = judged.unionByName(counted.of_findings(findings), allowMissingColumns=True).toArrow()
+        rows = judged.unionByName(counts.of_findings(findings), allowMissingColumns=True).toArrow()
         is_verdict = pc.is_valid(rows["verdict"])
         groups = rows.filter(is_verdict).drop_columns(["finding_kind", "is_gone"])
         if not outcome.verdicts:
-            counted.count_findings(outcome, rows.filter(pc.invert(is_verdict)).to_pylist(), findings)
+            counts.count_findings(outcome, rows.filter(pc.invert(is_verdict)).to_pylist(), findings)
         outcome.verdicts = {Verdict(each): sums for each, sums in _summed(groups, "verdict").items()}
         ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
         elsewhere = _summed(ready, "log_dir")
@@ -337,7 +337,7 @@ class _Run:
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = listing.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
-        counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
+        counts.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
@@ -356,7 +356,7 @@ class _Run:
         for row in rows:
             self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap report runs shows it now")
         if self._warehouse.commits or self._forgetful.has_changed:
-            rows.append(counted.row_of_runs(self._outcome, settings, self._number, **kept))
+            rows.append(counts.row_of_runs(self._outcome, settings, self._number, **kept))
         if rows:
             made = self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS))
             self._warehouse.append("runs", made, run_id=settings.run_id)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.counted import count_swept
+from tiersnap.jobs.pipeline.counts import count_swept
 from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.listing import current, listed_segments
 from tiersnap.jobs.pipeline.replaying import input_rows, united

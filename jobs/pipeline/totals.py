@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.counted import failures
+from tiersnap.jobs.pipeline.counts import failures
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.units import count_of
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from tiersnap.jobs.pipeline import counted, schemas
+from tiersnap.jobs.pipeline import counts, schemas
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.log.places import resolve
@@ -191,15 +191,15 @@ def unrecorded_runs(
     it, and that run's id as `recorded_by`.
 
     Args:
-        settings, kept: of the run that writes the rows; see counted.row_of_runs. Sources in `collected` were not read.
+        settings, kept: of the run that writes the rows; see counts.row_of_runs. Sources in `collected` were not read.
     """
     known = warehouse.commits_of(numbers) if numbers else {}
     for number in numbers:
         outcome = RunOutcome()
-        counted.count_decoded(outcome, warehouse.read("segments"), number, collected)
-        counted.count_replayed(outcome, warehouse.read("partitions"), number)
-        counted.count_tiered(outcome, warehouse.read("remote_log_segments"), number)
-        row = counted.row_of_runs(outcome, settings, number, **kept, recorded_by=settings.run_id)
+        counts.count_decoded(outcome, warehouse.read("segments"), number, collected)
+        counts.count_replayed(outcome, warehouse.read("partitions"), number)
+        counts.count_tiered(outcome, warehouse.read("remote_log_segments"), number)
+        row = counts.row_of_runs(outcome, settings, number, **kept, recorded_by=settings.run_id)
         if (commits := known.get(number)) is not None:
             row |= {"run_id": commits.run_id, "started_at": commits.first, "finished_at": commits.last}
         else:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import click
 
+from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.option_types import HTTP_URL, LocalPath
 from tiersnap.jobs.options import as_one
-from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.metrics.samples import LAST_SUCCESS, Sample, last_success, prometheus
+from tiersnap.snapshot.metrics.prometheus_text import LAST_SUCCESS, Sample, last_success, prometheus
 
 _log = logging.getLogger(__name__)
 _READABLE_BY_ALL = 0o644

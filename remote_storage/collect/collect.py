@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from tiersnap.remote_storage.collect.collect_plan import GRACE_MS, CollectPlan, plan_partition
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
-from tiersnap.remote_storage.collect.plan import GRACE_MS, CollectPlan, plan_partition
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.collected.listing import Listing

@@ -21,8 +21,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
+from tiersnap.remote_storage.mend.mend_plan import may_be_deleted, unread, wrong_and_read
 from tiersnap.remote_storage.mend.mending import Mending, plan_mending
-from tiersnap.remote_storage.mend.plan import may_be_deleted, unread, wrong_and_read
 from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition

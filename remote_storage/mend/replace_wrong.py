@@ -21,8 +21,8 @@ from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
+from tiersnap.remote_storage.mend.mend_plan import deletion, unread, wrong_and_read
 from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.plan import deletion, unread, wrong_and_read
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord

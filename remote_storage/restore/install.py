@@ -27,7 +27,7 @@ from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, selected
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import in_place, nowhere
-from tiersnap.snapshot.repair.plan import PlanOptions
+from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader

@@ -27,9 +27,9 @@ from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Mana
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention, expired
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import is_gone
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
-from tiersnap.remote_storage.stored.process import is_gone
 from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
 from tiersnap.remote_storage.stored import stored_json
-from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
+from tiersnap.remote_storage.stored.claim_holder import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObject, Text
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore

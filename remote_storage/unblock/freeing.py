@@ -9,7 +9,7 @@ from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
-from tiersnap.remote_storage.unblock.end import End
+from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.verdict import Verdict

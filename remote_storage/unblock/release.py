@@ -24,8 +24,8 @@ from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.unblock.disable_copying import own_values, settings_while_off, still_aside, toggle
-from tiersnap.remote_storage.unblock.end import End
 from tiersnap.remote_storage.unblock.freeing import Freeing
+from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions
-from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError

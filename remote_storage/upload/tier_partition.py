@@ -22,12 +22,12 @@ from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.ahead import Ahead
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost
-from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots
+from tiersnap.remote_storage.upload.segments_in_flight import Ahead
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
+from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

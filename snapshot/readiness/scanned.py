@@ -19,7 +19,7 @@ from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all, is_refused
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.repair.plan import strays
+from tiersnap.snapshot.repair.repair_plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning

@@ -17,8 +17,8 @@ from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
-from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, PlanOptions
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 
 

@@ -13,7 +13,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.files import in_place, nowhere
-from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry

@@ -16,7 +16,7 @@ from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline import delta_jars
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = [

@@ -20,9 +20,9 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import Process
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord
 from tiersnap.remote_storage.stored.lease import LeaseHolder
-from tiersnap.remote_storage.stored.process import Process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing

@@ -30,7 +30,7 @@ REVERTED = (
         "if True}",
     ),
     Danger(
-        "remote_storage/upload/snapshot_sink.py",
+        "remote_storage/upload/stored_snapshots.py",
         "a damaged snapshot object is not computed again",
         "        except CorruptDataError:\n            info",
         "        except CorruptDataError:\n            raise\n            info",

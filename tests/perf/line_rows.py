@@ -22,7 +22,7 @@ from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row, spent
 from tests.perf.scale import DATA, Scale
 from tests.s3 import versitygw
-from tiersnap.remote_storage.upload.ahead import SEGMENTS_AT_ONCE
+from tiersnap.remote_storage.upload.segments_in_flight import SEGMENTS_AT_ONCE
 
 SECONDS = 0.03
 _BUCKET = "perf"

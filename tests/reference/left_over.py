@@ -21,7 +21,7 @@ from tiersnap.remote_storage.retire.orphans import Aged, Orphan
 from tiersnap.remote_storage.retire.orphans_find import orphans_of
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject

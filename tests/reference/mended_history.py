@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tests.reference.random_publications import Publication, Record, publication
 from tests.reference.remote_segments import PARTITION
-from tiersnap.remote_storage.mend.plan import deletion, may_be_deleted, wrong_and_read
+from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, wrong_and_read
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments

@@ -6,8 +6,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
-from tiersnap.remote_storage.upload.snapshot_sink import snapshot_metadata
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
+from tiersnap.remote_storage.upload.stored_snapshots import snapshot_metadata
 
 
 def put_snapshot(

@@ -20,8 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
+from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.s3

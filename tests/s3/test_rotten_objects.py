@@ -9,7 +9,7 @@ import pytest
 from tests.reference.left_over import CLUSTER, KEYS, PARTITION
 from tests.reference.planned import planned, write_log
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 

@@ -22,7 +22,7 @@ from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline import transforms
-from tiersnap.jobs.pipeline.collected import collected_batches
+from tiersnap.jobs.pipeline.collected_headers import collected_batches
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import newest

@@ -29,8 +29,8 @@ from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
 from tiersnap.jobs.pipeline.before_spark import LEADERS
-from tiersnap.jobs.pipeline.collected import collected_batches
-from tiersnap.jobs.pipeline.counted import (
+from tiersnap.jobs.pipeline.collected_headers import collected_batches
+from tiersnap.jobs.pipeline.counts import (
     MOST_TOLD,
     count_doubt,
     count_findings,
@@ -45,7 +45,7 @@ from tiersnap.jobs.pipeline.totals import asked, of_listing
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of

@@ -16,8 +16,8 @@ from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.repair.files import in_place
-from tiersnap.snapshot.repair.plan import PlannedSnapshot
 from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit

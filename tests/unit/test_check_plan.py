@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.check.check_plan import plan_check
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.plan import plan_check
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo

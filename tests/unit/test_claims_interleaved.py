@@ -16,6 +16,7 @@ from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import Process, this_process
 from tiersnap.remote_storage.stored.claims import (
     claim,
     finish,
@@ -23,7 +24,6 @@ from tiersnap.remote_storage.stored.claims import (
     read_claim,
     release,
 )
-from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit

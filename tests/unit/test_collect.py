@@ -23,7 +23,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Ran, Runner
 from tests.reference.recovered import DATA
 from tiersnap.remote_storage.collect import parts
-from tiersnap.remote_storage.collect.plan import GRACE_MS
+from tiersnap.remote_storage.collect.collect_plan import GRACE_MS
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.marker import LISTING, MARKER

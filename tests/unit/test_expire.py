@@ -32,6 +32,7 @@ from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_u
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import Process, this_process
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, claim
 from tiersnap.remote_storage.stored.deletion_record import (
     Deleting,
@@ -40,7 +41,6 @@ from tiersnap.remote_storage.stored.deletion_record import (
     read_records,
     write_record,
 )
-from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -321,7 +321,7 @@ class TieredAndExpiredMeanwhile(FlakyStore):
 
 @pytest.mark.parametrize("is_seen_at_once", [True, False])
 def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp_path, monkeypatch, is_seen_at_once):
-    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.ThreadPoolExecutor", Inline)
+    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ThreadPoolExecutor", Inline)
     segments, logs = planned(write_log(tmp_path / "planned")), tmp_path / "logs"
     tierer = Tierer("run-1", 1_700_000_000_500, process=ELSEWHERE, wait=0)
     if is_seen_at_once:

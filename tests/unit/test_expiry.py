@@ -23,7 +23,7 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.files import in_place
-from tiersnap.snapshot.repair.plan import Planner, PlanOptions
+from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, SegmentToPublish
-from tiersnap.remote_storage.unblock.end import End
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
+from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict

@@ -11,7 +11,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.jobs.commands.demo import make_room
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.lock import locked

@@ -31,8 +31,8 @@ from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_sto
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
-from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -15,7 +15,7 @@ from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest

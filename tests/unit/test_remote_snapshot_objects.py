@@ -20,8 +20,8 @@ from tiersnap.remote_storage.stored.snapshot_objects import (
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutOutcome
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots, put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots, put_manifest
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject

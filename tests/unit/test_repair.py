@@ -22,8 +22,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.repair.files import in_place
-from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, highest_allowed
 from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, PlanOptions, highest_allowed
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict

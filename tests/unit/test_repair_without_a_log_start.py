@@ -29,8 +29,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair import files
 from tiersnap.snapshot.repair.log_dirs import HostRepair
-from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 

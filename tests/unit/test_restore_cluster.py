@@ -14,7 +14,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptCheckpointError, CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject

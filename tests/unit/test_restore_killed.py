@@ -14,8 +14,8 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_sink import put_manifest
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
+from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.formats.checkpoints import parse_offsets
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 

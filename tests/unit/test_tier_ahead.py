@@ -157,7 +157,7 @@ def test_caller_that_stops_listening_leaves_nothing_begun(store, segments):
 
 
 def test_large_segment_is_sent_alone(store, segments, monkeypatch):
-    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.BYTES_AT_ONCE", segments[1].log.size - 1)
+    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.BYTES_AT_ONCE", segments[1].log.size - 1)
     threads = {}
 
     class Names(Watched):

@@ -31,8 +31,8 @@ from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
-from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -476,7 +476,7 @@ def test_tier_computes_a_rotten_snapshot_object_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its checksum is that of the bytes that were written once, as S3 keeps it."""
-    monkeypatch.setattr("tiersnap.remote_storage.upload.ahead.ThreadPoolExecutor", Inline)
+    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ThreadPoolExecutor", Inline)
     store = LyingStore(DirectoryStore(tmp_path / "remote"), loses={".log"})
     (stopped,) = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert [type(error) for error in stopped.errors] == [TransientError]

@@ -36,9 +36,9 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
-from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -232,7 +232,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     tmp_path_factory, monkeypatch, choices, killed
 ):
     """A speculative attempt beside the first; one of them may die at any call."""
-    for module in ("stores.in_parallel", "upload.ahead"):
+    for module in ("stores.in_parallel", "upload.segments_in_flight"):
         monkeypatch.setattr(f"tiersnap.remote_storage.{module}.ThreadPoolExecutor", Inline)
     folder: Path = tmp_path_factory.mktemp("interleaved")
     store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]

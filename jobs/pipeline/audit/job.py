@@ -22,7 +22,7 @@ from tiersnap.jobs.pipeline.before_spark import Discovered, Session, discover, s
 from tiersnap.jobs.pipeline.changes import Keep, kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.grouping import of_topics
-from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table

@@ -18,8 +18,8 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.cli import missing_extra
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
+from tiersnap.jobs.escaped_text import in_words, masked, shown
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import escaped
 

@@ -26,7 +26,7 @@ from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
 from tiersnap.jobs.telemetry.metrics import TIMEOUT_SECONDS, attempt
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import of_ended, of_orphans
-from tiersnap.snapshot.metrics.samples import HELP, Sample, prometheus
+from tiersnap.snapshot.metrics.prometheus_text import HELP, Sample, prometheus
 
 pytestmark = pytest.mark.unit
 
