@@ -21,12 +21,11 @@ from tiersnap.snapshot.report.from_tables import (
     AUDITS_COLUMNS,
     FAILOVER_COLUMNS,
     FAILOVER_KINDS,
+    LastRun,
     audit_of_tables,
     failover_of,
 )
-from tiersnap.snapshot.report.remote_checks import COLUMNS as CHECK_COLUMNS
-from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
-from tiersnap.snapshot.report.run_info import LastRun
+from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind, newest_results
 from tiersnap.snapshot.tables.readiness import JUDGED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import AttemptState, newest_states, read_states
@@ -145,7 +144,7 @@ def audit(warehouse: str) -> Audit | None:
 
 def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
     """Return the part of each partition's remote segments that `tiersnap verify --warehouse` has verified."""
-    return remote_checked(read_table(warehouse, "remote_checks", list(CHECK_COLUMNS)).to_pylist())
+    return remote_checked(CHECKS.read(read_table(warehouse, "remote_checks", list(CHECKS.names)).to_batches()))
 
 
 def copies(warehouse: str) -> list[AttemptState]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.next_command import again, place_words
@@ -274,11 +272,9 @@ def _known(file: Path | None) -> Known:
     from tiersnap.snapshot.report.remote_checks import read_lines
 
     known: defaultdict[Key, dict[str, RemoteCheck]] = defaultdict(dict)
-    for row in () if file is None else read_lines(file, may_be_empty=True):
-        with suppress(msgspec.ValidationError):
-            each = msgspec.convert(row, RemoteCheck)
-            if each.segment_id:
-                known[each.topic, each.topic_id, each.partition][each.segment_id] = each
+    for each in () if file is None else read_lines(file, may_be_empty=True):
+        if each.segment_id:
+            known[each.topic, each.topic_id, each.partition][each.segment_id] = each
     return known
 
 

@@ -198,7 +198,6 @@ def report(
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
-    from tiersnap.snapshot.report.from_tables import forgetful_of
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
@@ -214,7 +213,7 @@ def report(
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(map(str, unneeded(copies(warehouse))))
-    forgetful = forgetful_of(last.settings)
+    forgetful = last.settings.forgetful
     members = ReportSummary(left or UNSET, list(forgetful) or UNSET) if left or forgetful else None
     if grain == "segment":
         output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)

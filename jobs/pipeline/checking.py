@@ -25,7 +25,7 @@ from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.report.remote_checks import COLUMNS, Key, RemoteChecked
+from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.sum_up_checks import SUMMED, of_summed, sum_up
@@ -107,7 +107,7 @@ def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
     """Return how much of each partition was verified; a row a partition comes to the driver."""
     if not warehouse.exists(TABLE):
         return {}
-    rows = by_key(warehouse.read(TABLE).select(*COLUMNS), _PARTITION, ("checked_at",), sum_up, of_arrow(SUMMED))
+    rows = by_key(warehouse.read(TABLE).select(*CHECKS.names), _PARTITION, ("checked_at",), sum_up, of_arrow(SUMMED))
     return of_summed(row.asDict() for row in rows.collect())
 
 

@@ -31,9 +31,9 @@ from tiersnap.snapshot.report.aggregate import (
     ranks_of,
 )
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
-from tiersnap.snapshot.report.from_tables import forgetful_of, worst_forgetful
+from tiersnap.snapshot.report.from_tables import LastSettings, worst_forgetful
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.run_info import LastSettings, RunInfo
+from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -134,7 +134,7 @@ class KnownForgetful:
             is_here = each.log_dir in settings.sources and each.log_dir not in collected
             return is_here and not totals.unasked and matches_topic(each.topic, settings.topics)
 
-        before = forgetful_of(msgspec.json.decode(totals.settings, type=LastSettings))
+        before = msgspec.json.decode(totals.settings, type=LastSettings).forgetful
         return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))
 
     @property

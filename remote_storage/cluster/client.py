@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
@@ -300,7 +300,8 @@ class Cluster:
 
         # Held for good: futures of a client that is gone fail.
         if self._admin is None:
-            self._admin = self._new(lambda config: AdminClient(dict[str, Any](config)), {"error_cb": self._on_trouble})
+            # Its stubs know no callbacks.
+            self._admin = self._new(lambda config: AdminClient(config), {"error_cb": self._on_trouble})  # type: ignore[arg-type]
             _log.debug("a client of %s", self.bootstrap_server)
         return self._admin
 

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.verdict import SEVERITY
 from tiersnap.snapshot.tables.schemas import READINESS
 
-pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
 # So many rows of partial results are combined before more are taken in.
@@ -170,32 +169,39 @@ class Codes:
 
 def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.Int8Scalar]:
     """Return the verdicts' ranks in SEVERITY, int8; null for an unknown one."""
-    ranks: pa.ChunkedArray[pa.Int8Scalar] = pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())
+    ranks: pa.ChunkedArray[pa.Int8Scalar] = pc.index_in(verdicts.cast(pa.string()), _VERDICTS).cast(pa.int8())  # type: ignore[assignment]
     return ranks
 
 
 def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
     """Return the texts that `held` numbers: `snapshot` and, behind a space, `snapshot_provenance` if it has one."""
     texts = (table["snapshot"], table["snapshot_provenance"])
-    labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(*texts, " ", null_handling="skip")
+    # Its stubs take no plain separator beside columns.
+    labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(  # type: ignore[call-overload]
+        *texts, " ", null_handling="skip"
+    )
     return labels
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: int) -> pa.Table:
     verdict = ranks_of(table["verdict"])
     if verdict.null_count:
-        names = ", ".join(pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist())
+        names = ", ".join(map(str, pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist()))
         raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
     timestamps = table["max_timestamp"]
     # A segment without dated records says -1, which would be the oldest of all.
-    dated = pc.if_else(pc.less(timestamps, 0), pa.scalar(None, pa.int64()), timestamps)
-    coded: dict[str, Any] = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
-    for name, column in {**coded, "verdict": verdict}.items():
+    dated = pc.if_else(pc.less(timestamps, pa.scalar(0)), pa.scalar(None, pa.int64()), timestamps)
+    coded: dict[str, pa.Array[pa.Int32Scalar] | pa.ChunkedArray[pa.Int8Scalar]] = {
+        "topic": topics.encode(table["topic"]),
+        "log_dir": log_dirs.encode(table["log_dir"]),
+        "verdict": verdict,
+    }
+    for name, column in coded.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
     table = table.append_column("segments", pa.array(np.ones(table.num_rows, np.int64)))
     table = table.append_column("held", held.encode(labels_of(table)))
-    is_recent = pc.and_kleene(pc.greater(dated, now - RECENT_MS), pc.less_equal(dated, now))
-    recent = pc.if_else(pc.fill_null(is_recent, False), table["size_bytes"], 0)
+    is_recent = pc.and_kleene(pc.greater(dated, pa.scalar(now - RECENT_MS)), pc.less_equal(dated, pa.scalar(now)))
+    recent = pc.if_else(pc.fill_null(is_recent, pa.scalar(False)), table["size_bytes"], 0)
     return table.append_column("dated", dated).append_column("recent", recent)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
@@ -21,11 +23,10 @@ from tiersnap.snapshot.report.exactly_once import (
     ForgetfulReplica,
     NewestSnapshot,
 )
-from tiersnap.snapshot.report.run_info import LastSettings
+from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.facts import FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
-pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
@@ -38,9 +39,51 @@ FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "replayed", "boundary")
 
 
-def forgetful_of(settings: LastSettings) -> tuple[ForgetfulReplica, ...]:
-    """Return the forgetful replicas that a row of `runs` keeps among its settings; none if nobody looked."""
-    return msgspec.convert(settings.forgetful, tuple[ForgetfulReplica, ...])
+@dataclass(frozen=True)
+class LastSettings:
+    """Settings of a recorded run, as far as reports read them; `left_for` is in ms, None for none."""
+
+    sources: tuple[str, ...] = ()
+    collected: Mapping[str, str] = field(default_factory=dict)
+    remote: str = ""
+    apply: bool = False
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_for: int | None = LEFT_FOR_MS
+    forgetful: tuple[ForgetfulReplica, ...] = ()  # as the last runs found them
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastRun(RunCounts):
+    """The last run that the table `runs` has; all fields have their defaults before the first."""
+
+    run_id: str = ""
+    settings: LastSettings = field(default_factory=LastSettings)
+
+    def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
+        """Return the run as it is looked at now; no disks are named.
+
+        Args:
+            source, remote: named in commands instead of those of the run.
+            at: epoch ms, when it is looked at.
+            now: epoch ms at which the verdicts hold.
+        """
+        settings = self.settings
+        sources = (source,) if source else settings.sources
+        return RunInfo(
+            **{each.name: getattr(self, each.name) for each in fields(RunCounts)},
+            run_id=self.run_id,
+            started_at=at,
+            finished_at=at,
+            judged_at=None if now == at else now,
+            source=", ".join(sources) or "LOGDIR",
+            remote=remote or settings.remote,
+            warehouse=warehouse,
+            version=__version__,
+            applied=settings.apply,
+            sources=sources,
+            collected=settings.collected,
+            options=settings.options,
+        )
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
@@ -86,25 +129,26 @@ def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
     table = _newest(findings, audits)
     groups = table.group_by(list(_AUDIT_KEY)).aggregate([("kind", "count"), ("batches", "sum")])
     counts = groups.rename_columns([*_AUDIT_KEY, "findings", "batches"]).to_pylist()
-    is_harmful = pc.not_equal(table["harm"], "NONE")
+    is_harmful = pc.not_equal(table["harm"], pa.scalar("NONE"))
     parts = (table.filter(which).slice(0, MOST_ROWS) for which in (is_harmful, pc.invert(is_harmful)))
     worst = pa.concat_tables(parts).to_pylist()
     return Audit.of(msgspec.convert(counts, list[AuditCount]), msgspec.convert(worst, list[AuditRow]))
 
 
 def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
-    whole = audits.filter(pc.equal(pc.fill_null(audits["damage_count"], 0), 0))
+    whole = audits.filter(pc.equal(audits["damage_count"].fill_null(pa.scalar(0)), pa.scalar(0)))
     since = whole.group_by(list(PARTITION_KEY)).aggregate([("run", "max")])
     joined = findings.join(since, keys=list(PARTITION_KEY), join_type="left outer")
-    kept = joined.filter(pc.greater_equal(joined["run"], pc.fill_null(joined["run_max"], 0))).drop_columns("run_max")
-    return _each_once(kept)
+    kept = joined.filter(pc.greater_equal(joined["run"], joined["run_max"].fill_null(pa.scalar(0))))
+    return _each_once(kept.drop_columns("run_max"))
 
 
 def _each_once(findings: pa.Table) -> pa.Table:
     """Return each finding once, as the last run told it."""
     # A join takes no null for another.
     columns = {name: findings[name] for name in _SAME}
-    known = {name: pc.fill_null(each, -1) if pa.types.is_integer(each.type) else each for name, each in columns.items()}
+    numbers = {name for name, each in columns.items() if pa.types.is_integer(each.type)}
+    known = columns | {name: columns[name].fill_null(pa.scalar(-1)) for name in numbers}
     runs = pa.table({**known, "run": findings["run"], "row": pa.array(range(findings.num_rows), pa.int64())})
     last = runs.group_by(list(_SAME)).aggregate([("run", "max")])
     joined = runs.join(last, keys=list(_SAME), join_type="inner")

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
+from tiersnap.snapshot.codecs import RowCodec, decoder
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
-from tiersnap.snapshot.readiness.remote_check import NO_LOG, SOUND, RemoteVerdict
+from tiersnap.snapshot.readiness.remote_check import NO_LOG, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
 
 Key = tuple[str, str | None, int]  # topic, topic id, partition
-COLUMNS = (
-    *("topic", "topic_id", "partition", "segment_id", "base_offset", "listed", "listed_from", "bytes"),
-    *("depth", "verdict", "compared_with", "checked_at"),
+# Rows of `remote_checks` with the columns that are summed up.
+CHECKS = RowCodec(
+    RemoteCheck,
+    given={"next_base_offset": None, "leader_epoch": -1, "is_of_log": False, "written_at": 0, "reason": ""},
 )
 
 
@@ -40,7 +42,7 @@ class RemoteChecked:
     bytes: Size
     compared: Size
     unsound: Size
-    depths: dict[str, Size]
+    depths: Mapping[str, Size]
     last_at: Annotated[int, Meta(description="ms")]
 
     @property
@@ -55,41 +57,41 @@ class RemoteChecked:
         )
 
 
-def remote_checked(rows: Iterable[Mapping[str, Any]]) -> dict[Key, RemoteChecked]:
-    """Sum up rows of `remote_checks`, or lines of `tiersnap verify --remote`, by partition.
+def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
+    """Sum up checks by partition.
 
-    Of the rows of one segment the latest counts, unless retention has deleted it since; a row of offsets that no
-    segment holds counts if its partition has no later row.
+    Of the checks of one segment the latest counts, unless retention has deleted it since; a check of offsets that no
+    segment holds counts if its partition has no later one.
     """
-    newest: defaultdict[Key, dict[str | int, Mapping[str, Any]]] = defaultdict(dict)
-    for row in rows:
-        of_partition, name = newest[row["topic"], row["topic_id"], row["partition"]], row["segment_id"]
-        known = of_partition.get(name or row["base_offset"])
-        if known is None or known["checked_at"] <= row["checked_at"]:
-            of_partition[name or row["base_offset"]] = row
+    newest: defaultdict[Key, dict[str | int, RemoteCheck]] = defaultdict(dict)
+    for check in checks:
+        of_partition = newest[check.topic, check.topic_id, check.partition]
+        known = of_partition.get(check.segment_id or check.base_offset)
+        if known is None or known.checked_at <= check.checked_at:
+            of_partition[check.segment_id or check.base_offset] = check
     return {key: _summed(list(found.values())) for key, found in newest.items()}
 
 
-def _summed(rows: list[Mapping[str, Any]]) -> RemoteChecked:
-    last = max(rows, key=lambda row: row["checked_at"])
+def _summed(checks: list[RemoteCheck]) -> RemoteChecked:
+    last = max(checks, key=lambda each: each.checked_at)
     # A check that could not list the partition tells 0, and nothing of what earlier ones found.
-    listing = max(rows, key=lambda row: (row["listed"] > 0, row["checked_at"]))
-    named = (row for row in rows if row["segment_id"] and row["verdict"] != RemoteVerdict.GONE)
-    segments = [row for row in named if row["base_offset"] >= listing["listed_from"]]
-    holes = [row for row in rows if not row["segment_id"] and row["checked_at"] == last["checked_at"]]
+    listing = max(checks, key=lambda each: (each.listed > 0, each.checked_at))
+    named = (each for each in checks if each.segment_id and each.verdict != RemoteVerdict.GONE)
+    segments = [each for each in named if each.base_offset >= listing.listed_from]
+    holes = [each for each in checks if not each.segment_id and each.checked_at == last.checked_at]
     return RemoteChecked(
-        segments=listing["listed"],
-        verified=min(len(segments), listing["listed"]),
-        bytes=sum(row["bytes"] for row in segments),
-        compared=sum(row["compared_with"] not in NO_LOG for row in segments),
-        unsound=sum(row["verdict"] not in SOUND for row in (*segments, *holes)),
-        depths=dict(Counter(row["depth"] for row in segments)),
-        last_at=last["checked_at"],
+        segments=listing.listed,
+        verified=min(len(segments), listing.listed),
+        bytes=sum(each.bytes for each in segments),
+        compared=sum(each.compared_with not in NO_LOG for each in segments),
+        unsound=sum(not each.verdict.is_sound for each in (*segments, *holes)),
+        depths=dict(Counter(str(each.depth) for each in segments)),
+        last_at=last.checked_at,
     )
 
 
-def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[dict[str, Any]]:
-    """Give the segments that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
+def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteCheck]:
+    """Give the checks that JSON lines of `tiersnap verify --remote` tell; other lines are passed by.
 
     Args:
         may_be_empty: accept a file without a line, or with the beginning of one, as a check leaves it that was killed.
@@ -103,16 +105,15 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[dict[str, 
         lines = file.open("rb")
     except OSError as error:
         raise SourceNotFoundError(f"{file}: {error.strerror}", hint=hint) from error
-    number, line, tells = 0, b"{", False
+    number, line, tells, decode = 0, b"{", False, decoder(RemoteCheck).decode
     with lines:
         for number, line in enumerate(lines, 1):  # noqa: B007
             try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # the last line of a run that was killed
-            if isinstance(row, dict) and row.keys() >= set(COLUMNS):
-                tells = True
-                yield row
+                check = decode(line)
+            except (msgspec.DecodeError, ValueError):
+                continue  # the last line of a run that was killed, or of another kind
+            tells = True
+            yield check
     is_begun = number < 2 and line.startswith(b"{") and not line.endswith(b"\n")
     if not tells and not (may_be_empty and is_begun):
         raise UsageError(f"{file}: no line of tiersnap verify --remote", hint=hint)

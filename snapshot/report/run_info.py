@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from msgspec import Meta
-
-from tiersnap.snapshot import __version__
-from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 
 # user:password@ in a URI: these pages are mailed around.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
@@ -110,50 +107,3 @@ class RunInfo(RunCounts):
 def without_user(uri: str) -> str:
     """`s3://key:secret@bucket/x` -> `s3://bucket/x`; anything else as it is."""
     return _USER_INFO.sub(r"\1", uri)
-
-
-@dataclass(frozen=True)
-class LastSettings:
-    """Settings of a recorded run, as far as reports read them; `left_for` is in ms, None for none."""
-
-    sources: tuple[str, ...] = ()
-    collected: Mapping[str, str] = field(default_factory=dict)
-    remote: str = ""
-    apply: bool = False
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    left_for: int | None = LEFT_FOR_MS
-    forgetful: tuple[dict[str, Any], ...] = ()  # fields of exactly_once.ForgetfulReplica, as the last runs found them
-
-
-@dataclass(frozen=True, kw_only=True)
-class LastRun(RunCounts):
-    """The last run that the table `runs` has; all fields have their defaults before the first."""
-
-    run_id: str = ""
-    settings: LastSettings = field(default_factory=LastSettings)
-
-    def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
-        """Return the run as it is looked at now; no disks are named.
-
-        Args:
-            source, remote: named in commands instead of those of the run.
-            at: epoch ms, when it is looked at.
-            now: epoch ms at which the verdicts hold.
-        """
-        settings = self.settings
-        sources = (source,) if source else settings.sources
-        return RunInfo(
-            **{each.name: getattr(self, each.name) for each in fields(RunCounts)},
-            run_id=self.run_id,
-            started_at=at,
-            finished_at=at,
-            judged_at=None if now == at else now,
-            source=", ".join(sources) or "LOGDIR",
-            remote=remote or settings.remote,
-            warehouse=warehouse,
-            version=__version__,
-            applied=settings.apply,
-            sources=sources,
-            collected=settings.collected,
-            options=settings.options,
-        )

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
 
-import msgspec
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import decoder
-from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.codecs import RowCodec
+from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked, remote_checked
 
-_NAMES = ("topic", "topic_id", "partition", "checked")
-SUMMED = pa.schema([pa.field(name, pa.int32() if name == "partition" else pa.string()) for name in _NAMES])
+
+@dataclass(frozen=True, slots=True)
+class CheckedPartition:
+    """A partition, and how much of it was verified."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    checked: RemoteChecked
+
+
+_CODEC = RowCodec(CheckedPartition, parts={"checked": RowCodec(RemoteChecked)})
+SUMMED = _CODEC.schema
 
 
 def sum_up(_: object, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the SUMMED row of a partition, whose rows come in batches; `checked` is RemoteChecked as JSON."""
-    found = remote_checked(row for batch in group for row in batch.to_pylist())
-    rows = [(*key, msgspec.json.encode(each).decode()) for key, each in found.items()]
-    yield pa.RecordBatch.from_pylist([dict(zip(_NAMES, row, strict=True)) for row in rows], schema=SUMMED)
+    """Give the SUMMED row of a partition, whose checks come in batches."""
+    found = remote_checked(CHECKS.read(group))
+    yield _CODEC.batch(CheckedPartition(*key, each) for key, each in found.items())
 
 
-def of_summed(rows: Iterable[Mapping[str, Any]]) -> dict[Key, RemoteChecked]:
+def of_summed(rows: Iterable[Mapping[str, object]]) -> dict[Key, RemoteChecked]:
     """Return SUMMED rows as what `remote_checked` returns of all."""
-    decode = decoder(RemoteChecked).decode
-    return {(row["topic"], row["topic_id"], row["partition"]): decode(row["checked"]) for row in rows}
+    found = map(_CODEC.of_row, rows)
+    return {(each.topic, each.topic_id, each.partition): each.checked for each in found}

@@ -31,7 +31,7 @@ from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.report.run_info import LastRun
+from tiersnap.snapshot.report.from_tables import LastRun
 
 pytestmark = pytest.mark.unit
 

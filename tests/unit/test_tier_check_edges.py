@@ -221,7 +221,7 @@ def test_verify_tells_that_a_segment_is_gone_that_was_not_sound(at: PoisonedTier
         path.rename(path.with_name(path.name.replace(old, new)))
     manifest.with_name(manifest.name.replace(old, new)).write_bytes(content.replace(old.encode(), new.encode()))
     assert verified(at, told, *NOW, "--resume", str(told)).unsound == 0
-    assert [(row["segment_id"], row["verdict"]) for row in read_lines(told)][-1] == (old, "GONE")
+    assert [(each.segment_id, each.verdict) for each in read_lines(told)][-1] == (old, "GONE")
     assert_said(checked(at, "--resume", told), 0, "0 of 0 remote segments are sound", "7 segments were skipped")
 
 

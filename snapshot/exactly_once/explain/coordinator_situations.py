@@ -64,7 +64,7 @@ def _record(record: TransactionMetadata | None) -> str:
     return said if record.next_producer_id < 0 else f"{said}, next producer id {record.next_producer_id}"
 
 
-def _init(row: Row) -> Ask:
+def _init(row: Row) -> Ask[CoordinatorEra]:
     metadata, is_reloaded = _known(row), "reloaded" in row["known"]
     supplied = None if row["client"] == "-" else _client(row)
 
@@ -77,7 +77,7 @@ def _init(row: Row) -> Ask:
     return ask
 
 
-def _request(row: Row) -> Ask:
+def _request(row: Row) -> Ask[CoordinatorEra]:
     request = _REQUESTS[row["name"]]
 
     def ask(era: CoordinatorEra) -> SituationAnswer | None:
@@ -92,7 +92,7 @@ def _request(row: Row) -> Ask:
     return ask
 
 
-def _add(row: Row) -> Ask:
+def _add(row: Row) -> Ask[CoordinatorEra]:
     def ask(era: CoordinatorEra) -> SituationAnswer:
         answer = add_partitions(_known(row), _client(row), era)
         return SituationAnswer(answer, "writes nothing" if answer.is_error else "writes Ongoing with the partition")
@@ -100,7 +100,7 @@ def _add(row: Row) -> Ask:
     return ask
 
 
-def _end(row: Row) -> Ask:
+def _end(row: Row) -> Ask[CoordinatorEra]:
     """Ask EndTxn in the version of the era."""
     commit = row["name"].startswith("commit")
 
@@ -120,7 +120,7 @@ def _end(row: Row) -> Ask:
     return ask
 
 
-def _by_clock(row: Row) -> Ask:
+def _by_clock(row: Row) -> Ask[CoordinatorEra]:
     """Look at the clock 30 days after a transaction began."""
     ongoing = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
     timeout_ms = int(row["timeout"])
@@ -141,7 +141,7 @@ def _expire(_era: CoordinatorEra) -> SituationAnswer:
     return SituationAnswer(Answer.NONE, "forgets the transactional id" if is_gone else "keeps it")
 
 
-OF_COORDINATORS: tuple[Situation, ...] = (
+OF_COORDINATORS: tuple[Situation[CoordinatorEra], ...] = (
     *situations(
         "InitProducerId",
         _init,

@@ -13,13 +13,13 @@ from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COO
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
 from tiersnap.snapshot.exactly_once.explain.situations import E, Explained, Situation, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS
+from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, Reaction, Severity, era_of
+from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
 
-SITUATIONS = (*OF_PARTITIONS, *OF_COORDINATORS)
+SITUATIONS: tuple[Situation[BrokerEra] | Situation[CoordinatorEra], ...] = (*OF_PARTITIONS, *OF_COORDINATORS)
 # Follows org.apache.kafka.common.protocol.Errors.
 TABLE = read_table("""
  error                                 | code | exception
@@ -111,28 +111,28 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
     if situation is None:
         return None
-    answers = list(_of_situation(situation, broker))
+    answers = list(_of_situation(situation.name, broker))
     errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
     reactions = [row for each in errors for row in _of_clients(each, {situation.request}, client, broker)]
     return Explanation(None, (*answers, *reactions))
 
 
 def _answered_with(error: Answer, release: str | None) -> list[Explained]:
-    return [row for each in SITUATIONS for row in _of_situation(each, release) if row.answer is error]
+    return [row for each in SITUATIONS for row in _of_situation(each.name, release) if row.answer is error]
 
 
-def _of_situation(situation: Situation, release: str | None) -> Iterator[Explained]:
+def _of_situation(name: str, release: str | None) -> Iterator[Explained]:
     """Return the answers of brokers or coordinators, a row each; those of one release if it is given."""
-    if situation in OF_PARTITIONS:
-        yield from _answers("broker", None, situation, BROKER_ERAS, release)
-        return
-    for version in (1, 2):
-        eras = [era for era in COORDINATOR_ERAS if era.transaction_version == version]
-        yield from _answers("coordinator", version, situation, eras, release)
+    for asked in (each for each in OF_PARTITIONS if each.name == name):
+        yield from _answers("broker", None, asked, BROKER_ERAS, release)
+    for asked_of_coordinator in (each for each in OF_COORDINATORS if each.name == name):
+        for version in (1, 2):
+            eras = [era for era in COORDINATOR_ERAS if era.transaction_version == version]
+            yield from _answers("coordinator", version, asked_of_coordinator, eras, release)
 
 
 def _answers(
-    who: str, version: int | None, situation: Situation, eras: Sequence[E], release: str | None
+    who: str, version: int | None, situation: Situation[E], eras: Sequence[E], release: str | None
 ) -> Iterator[Explained]:
     if release is not None:
         try:

@@ -44,7 +44,7 @@ def _asked(
     batch: NextBatch,
     verification: TransactionCheck = VERIFIED,
     origin: AppendOrigin = AppendOrigin.CLIENT,
-) -> Ask:
+) -> Ask[BrokerEra]:
     def ask(era: BrokerEra) -> SituationAnswer:
         answer = append(entry, batch, era, origin=origin, verification=verification).answer
         return SituationAnswer(answer, _DOES.get(answer, "appends nothing"))
@@ -52,18 +52,18 @@ def _asked(
     return ask
 
 
-def _batch(row: Row) -> Ask:
+def _batch(row: Row) -> Ask[BrokerEra]:
     epoch, first, last, *more = row["batch"].split()
     batch = NextBatch(int(epoch), int(first), int(last), transaction_version=2 if more else 0)
     return _asked(_ENTRIES[row["entry"]], batch, _CHECKS.get(row["name"], VERIFIED))
 
 
-def _question(row: Row) -> Ask:
+def _question(row: Row) -> Ask[BrokerEra]:
     batch = NextBatch(3, 0, 4, transaction_version=int(row["version"]))
     return _asked(None, batch, TransactionCheck(CheckResult(row["said"]), produce_version=int(row["produce"])))
 
 
-def _marker(row: Row) -> Ask:
+def _marker(row: Row) -> Ask[BrokerEra]:
     entry, (epoch, *more) = _ENTRIES[row["entry"]], row["marker"].split()
     origin = AppendOrigin.REPLICATION if "replicated" in more else AppendOrigin.COORDINATOR
     marker = EndMarker(int(epoch), 4 if "older" in more else 5, transaction_version=2 if "v2" in more else 1)
@@ -76,7 +76,7 @@ def _marker(row: Row) -> Ask:
     return ask
 
 
-OF_PARTITIONS: tuple[Situation, ...] = (
+OF_PARTITIONS: tuple[Situation[BrokerEra], ...] = (
     *situations(
         "Produce",
         _batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
@@ -23,21 +23,21 @@ class SituationAnswer:
     does: str
 
 
-Ask = Callable[[Any], SituationAnswer | None]
+Ask = Callable[[E], SituationAnswer | None]
 """Era -> what the model says of an example; None if an era has no such request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Generic[E]):
     """One situation."""
 
     name: str  # words with hyphens
     request: str  # the API that is asked, as Produce or InitProducerId
     when: str  # a clause, in words
-    ask: Ask
+    ask: Ask[E]
 
 
-def situations(request: str, example: Callable[[Row], Ask], table: str) -> tuple[Situation, ...]:
+def situations(request: str, example: Callable[[Row], Ask[E]], table: str) -> tuple[Situation[E], ...]:
     """Return the situations of a request: rows with `name`, `when` and what `example` makes its example of."""
     return tuple(Situation(row["name"], request, row["when"], example(row)) for row in read_table(table))
 
