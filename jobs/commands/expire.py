@@ -125,7 +125,6 @@ def expire(
     lock holds is LOCKED, and the segments behind it wait. Leftovers of ended attempts go, too. See docs/expire.md.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
-    from tiersnap.remote_storage.layouts.keys import ObjectKeys
     from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, carry_out, exit_code_of
     from tiersnap.remote_storage.retire.expire_plan import find_expired
     from tiersnap.remote_storage.retire.retention import Retention
@@ -141,7 +140,7 @@ def expire(
         is_named = (not partitions or at.partition in partitions) and topic_id in (None, at.topic_id)
         return is_named and matches_topic(at.topic, topic)
 
-    store, keys = open_existing_store(remote, s3, writes=apply), ObjectKeys()
+    store = open_existing_store(remote, s3, writes=apply)
     limits = Retention(store.now(), retention, retention_bytes, log_start)
     known = None if cluster is None else ClusterRecords(cluster)
     found = find_expired(store, wants, limits, cluster=known, unmanaged=unmanaged)
@@ -152,11 +151,11 @@ def expire(
     check = cache(partial(check_conditions, store))
     done = []
     # First: claims, which some of the segments take with them, say which uploads are ours.
-    swept = sweep_store(store, keys, lambda name: matches_topic(name, topic)) if apply else SweptStore()
+    swept = sweep_store(store, lambda name: matches_topic(name, topic)) if apply else SweptStore()
     for plan in Progress(output, "expiring").watch_done(found):
         if apply and plan.has_changes:
             check()
-        done.append(carry_out(store, keys, plan) if apply else ExpireOutcome(plan))
+        done.append(carry_out(store, plan) if apply else ExpireOutcome(plan))
     objects = sum(each.swept.objects for each in done)
     summary = _summary(done, leftovers_by_kind(objects, swept))
     _show(output, done, summary)

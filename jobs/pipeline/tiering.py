@@ -17,7 +17,6 @@ from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.listing import current, listed_segments
 from tiersnap.jobs.pipeline.replaying import input_rows, united
 from tiersnap.jobs.pipeline.warehouse import newest
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.retire.store_leftovers import sweep_store
 from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
@@ -95,7 +94,7 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
 
 def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
     """Remove what killed processes left of the store itself, and of the topics that are wanted; see sweep_store."""
-    swept = sweep_store(store, ObjectKeys(), lambda topic: matches_topic(topic, topics))
+    swept = sweep_store(store, lambda topic: matches_topic(topic, topics))
     if str(swept):
         talk(f"removed what killed processes had left: {swept}")
 

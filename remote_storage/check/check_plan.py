@@ -10,7 +10,8 @@ from heapq import heappush, heappushpop
 from tiersnap.remote_storage.check.partition_check import sample_order
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -130,7 +131,6 @@ def plan_check(
 
 
 def _objects(store: ObjectStore, is_wanted: Callable[[TopicPartition], bool], *, local: bool) -> Iterator[_Object]:
-    keys = ObjectKeys()
     for info in store.list():
         key = keys.recognise(info.key)
         if key is None or key.segment_id is None or key.offset is None or key.kind.is_local is not local:

@@ -32,7 +32,7 @@ from tiersnap.remote_storage.inventory.remote_segment import (
     read_segment,
 )
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stores.in_parallel import in_waves
@@ -43,7 +43,6 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, joined
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 
-_KEYS = ObjectKeys()
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
 """Compares remote segments with the local log, as far as it goes."""
 
@@ -89,13 +88,13 @@ class PartitionCheck:
         """Return whether remote storage begins behind a segment now, or the whole partition is gone; one request."""
         if not found.segment_id:
             return False
-        listed = self.store.list(_KEYS.partition_segments(self.partition, local=self.local))
-        keys = (_KEYS.recognise(info.key) for info in listed)
-        first = next((each.offset for each in keys if each is not None and each.offset is not None), None)
+        listed = self.store.list(keys.partition_segments(self.partition, local=self.local))
+        parsed = (keys.recognise(info.key) for info in listed)
+        first = next((each.offset for each in parsed if each is not None and each.offset is not None), None)
         return first is None or first > found.base_offset
 
     def _checks(self) -> Iterator[RemoteCheck]:
-        self._listed, changed, record = list_attempts(self.store, _KEYS, self.partition, local=self.local)
+        self._listed, changed, record = list_attempts(self.store, self.partition, local=self.local)
         self._claimed = frozenset(changed)
         due = [each for each in self._listed if self._is_due(each)]
         self.skipped = len(self._listed) - len(due)

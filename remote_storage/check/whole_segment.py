@@ -18,7 +18,6 @@ from tiersnap.remote_storage.inventory.remote_segment import (
     read_segment,
 )
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -240,7 +239,7 @@ class WholeSegmentCheck:
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
             try:
-                claim = read_claim(self.store, ObjectKeys(), copy.claimed_as)
+                claim = read_claim(self.store, copy.claimed_as)
             except CorruptDataError:
                 return None
         vouched = vouched_snapshot(claim, copy.segment_id)

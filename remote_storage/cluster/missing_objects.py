@@ -13,7 +13,6 @@ from functools import partial
 from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, mandatory, segments_by_id
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
@@ -24,7 +23,6 @@ from tiersnap.snapshot.units import count_of
 _log = logging.getLogger(__name__)
 
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
-_KEYS = ObjectKeys()
 Known = Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]]
 """Segments that brokers read, by partition."""
 
@@ -91,7 +89,7 @@ def find_missing(
         TransientError: brokers or the store do not answer.
     """
     local, partitions = layout.is_local, list(known)
-    there = in_parallel(partial(segments_by_id, store, _KEYS, local=local), partitions)
+    there = in_parallel(partial(segments_by_id, store, local=local), partitions)
     missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=local))
     if missing:
         # Brokers may have deleted some since: they publish that before they delete an object.

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim
@@ -15,7 +14,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
 def complete_segments(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
+    store: ObjectStore, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
 ) -> frozenset[str]:
     """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be.
 
@@ -24,13 +23,13 @@ def complete_segments(
     """
     return frozenset(
         each.segment_id
-        for each in list_segments(store, keys, partition, local=local)
+        for each in list_segments(store, partition, local=local)
         if each.segment_id in segment_ids and isinstance(read_segment(store, each), RemoteSegment)
     )
 
 
 def complete_in_other_layout(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
+    store: ObjectStore, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
 ) -> frozenset[str]:
     """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
     listing and what `read_copy` asks.
@@ -40,10 +39,10 @@ def complete_in_other_layout(
     """
     if not segment_ids:
         return frozenset()
-    return complete_segments(store, keys, partition, segment_ids, local=not local)
+    return complete_segments(store, partition, segment_ids, local=not local)
 
 
-def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str, *, local: bool) -> None:
+def check_layout(store: ObjectStore, claimed: Claim, name: str, *, local: bool) -> None:
     """See that the copy that a claim says is finished does not lie in the other layout.
 
     Args:
@@ -53,7 +52,7 @@ def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str
         OtherLayoutError: it does, whole.
     """
     finished = {claimed.finished} if claimed.finished is not None else set()
-    if complete_in_other_layout(store, keys, claimed.segment.partition, finished, local=local):
+    if complete_in_other_layout(store, claimed.segment.partition, finished, local=local):
         (other,) = LAYOUTS.keys() - {name}
         raise OtherLayoutError(
             f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",

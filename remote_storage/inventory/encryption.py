@@ -14,8 +14,8 @@ from itertools import islice
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.layouts import rsm_manifest
-from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
+from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
@@ -51,14 +51,14 @@ class EncryptionLook:
 
     def of_partition(self, partition: TopicIdPartition) -> Shown:
         """Return what is shown of a partition; one listing, and a few of its newest manifests."""
-        listed = self.store.list(ObjectKeys().partition_segments(partition, local=False))
+        listed = self.store.list(keys.partition_segments(partition, local=False))
         return self._of(partition.topic, _shown_by(self.store, listed))
 
     def _of(self, topic: str, shown: Shown) -> Shown:
         for name in (topic, ""):
             if shown == UNKNOWN and name not in self._known:
                 by_topic = partial(shown_by_topic, topic=topic)
-                self._known[name] = (by_topic if name else shown_by_store)(self.store, ObjectKeys())
+                self._known[name] = (by_topic if name else shown_by_store)(self.store)
             shown = self._known[name] if shown == UNKNOWN else shown
         return shown
 
@@ -71,22 +71,22 @@ def shown_by_partition(found: RemoteInventory) -> Shown:
     return PLAIN if found.segments else UNKNOWN
 
 
-def shown_by_topic(store: ObjectStore, keys: ObjectKeys, topic: str) -> Shown:
+def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
     """Return what a few manifests of a topic show; a page of a listing, and at most four requests."""
     parsed = ((info, keys.recognise(info.key)) for info in islice(store.list(keys.topic(topic)), _LISTED))
     return _shown_by(store, (info for info, key in parsed if key is not None and key.partition.topic == topic))
 
 
-def shown_by_store(store: ObjectStore, keys: ObjectKeys) -> Shown:
+def shown_by_store(store: ObjectStore) -> Shown:
     """Return what a few of the first manifests in a store show; a few pages of listings, and at most four requests."""
-    return _shown_by(store, islice(_beside_ours(store, keys), _LISTED))
+    return _shown_by(store, islice(_beside_ours(store), _LISTED))
 
 
-def _beside_ours(store: ObjectStore, keys: ObjectKeys) -> Iterator[ObjectInfo]:
-    skipped = tuple(f"{keys.prefix}{name}/" for name in _NO_SEGMENTS)
+def _beside_ours(store: ObjectStore) -> Iterator[ObjectInfo]:
+    skipped = tuple(f"{name}/" for name in _NO_SEGMENTS)
     after: str | None = ""
     while after is not None:
-        listed, after = store.list(keys.prefix, after=after), None
+        listed, after = store.list(after=after), None
         for info in listed:
             folder = next((each for each in skipped if info.key.startswith(each)), None)
             if folder is not None:

@@ -15,7 +15,8 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -40,7 +41,7 @@ class Finished:
 def finished_segments(store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]) -> Finished:
     """Every finished segment of the topics that `is_wanted` takes."""
     kind = KeyKind.LOCAL_LOG if layout.is_local else KeyKind.LOG
-    parsed = (ObjectKeys().recognise(found.key) for found in store.list())
+    parsed = (keys.recognise(found.key) for found in store.list())
     partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
     return finished_of_each(store, layout, sorted(partitions))
 
@@ -68,9 +69,8 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     Raises:
         CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    keys = ObjectKeys()
     local = layout.is_local
-    inventory = list_remote_partition(store, keys, partition, local=local)
+    inventory = list_remote_partition(store, partition, local=local)
     gone = {left.segment_id for left in inventory.superseded}
     for copy in inventory.uncounted:
         _log.warning(
@@ -78,7 +78,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
         )
 
     def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
-        if copy.segment_id in gone or not _is_settled(store, keys, inventory, copy, local=local):
+        if copy.segment_id in gone or not _is_settled(store, inventory, copy, local=local):
             return None
         moment = largest_timestamp(store, copy)
         return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
@@ -86,14 +86,12 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     return [found for found in in_parallel(finished, inventory.segments) if found is not None]
 
 
-def _is_settled(
-    store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool
-) -> bool:
+def _is_settled(store: ObjectStore, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool) -> bool:
     segment = copy.claimed_as
     if segment not in inventory.claimed:
         return True
     try:
-        claim = copy.claim or read_claim(store, keys, segment)
+        claim = copy.claim or read_claim(store, segment)
     except CorruptDataError as error:
         _log.warning("copy left out: segment=%s because=%s", segment, error.message)
         return False
@@ -101,7 +99,7 @@ def _is_settled(
     if claim is None or not named or claim.finished == copy.segment_id:
         return True
     # Of a copy in the other layout readers of this one know nothing.
-    if claim.finished and complete_in_other_layout(store, keys, inventory.partition, {claim.finished}, local=local):
+    if claim.finished and complete_in_other_layout(store, inventory.partition, {claim.finished}, local=local):
         return True
     _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
     return False

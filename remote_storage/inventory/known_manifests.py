@@ -1,6 +1,6 @@
 """Manifests of a partition as they were read before, so that a later run reads one object instead of thousands.
 
-    <prefix>claims/<topic>-<topic id>/<partition>/manifests.json
+    claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
 `content` is the manifest as it lies in the store. It stands for an object that the listing shows with this size and
@@ -19,8 +19,7 @@ from threading import Lock
 import msgspec
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts import rsm_manifest
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
@@ -57,7 +56,6 @@ class KnownManifests:
     """
 
     store: ObjectStore
-    keys: ObjectKeys
     partition: TopicIdPartition
     listed: Collection[str] | None = None
     _new: dict[str, _StoredManifest] = field(default_factory=dict)
@@ -103,7 +101,7 @@ class KnownManifests:
         kept = {name: each for name, each in self._load().items() if self.listed is None or name in self.listed}
         content = stored_json.encode(_StoredManifests(manifests=tuple({**kept, **self._new}.values())))
         try:
-            self.store.replace(self.keys.manifests(self.partition), content)
+            self.store.replace(keys.manifests(self.partition), content)
         except TiersnapError as error:
             _log.info("not remembered: %s", error.message)
 
@@ -114,7 +112,7 @@ class KnownManifests:
             return self._kept
 
     def _stored(self) -> Iterable[_StoredManifest]:
-        key = self.keys.manifests(self.partition)
+        key = keys.manifests(self.partition)
         try:
             data, name = self.store.get(key, limit=_MOST_BYTES), self.store.uri + key
             return stored_json.decode(data, _StoredManifests, name=name, what="manifests", limit=_MOST_BYTES).manifests

@@ -24,7 +24,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
@@ -54,7 +53,7 @@ class Observe:
         """Return what was read of a partition's manifests; that of others is forgotten."""
         known = self._known.get(partition)
         if known is None:
-            known = KnownManifests(self.store, ObjectKeys(), partition)
+            known = KnownManifests(self.store, partition)
             self._known.clear()
             self._known[partition] = known
         return known
@@ -64,16 +63,14 @@ class Observe:
         return EncryptionLook(self.store)
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        keys, local = ObjectKeys(), self.layout.is_local
+        local = self.layout.is_local
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
-        found = list_remote_partition(
-            self.store, keys, name, local=local, local_start=local_start, known=self.known(name)
-        )
+        found = list_remote_partition(self.store, name, local=local, local_start=local_start, known=self.known(name))
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
-        lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), known, local=local)
+        lost = find_lost(self.store, found, segments, partition.leader_epochs or (), known, local=local)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
@@ -139,7 +136,6 @@ class LostSegment:
 
 def find_lost(
     store: ObjectStore,
-    keys: ObjectKeys,
     found: RemoteInventory,
     segments: Iterable[Interval],
     lineage: LeaderEpochs,
@@ -173,14 +169,14 @@ def find_lost(
             continue
         claim = None
         with suppress(CorruptDataError):
-            claim = read_claim(store, keys, claimed)
+            claim = read_claim(store, claimed)
         ids = frozenset() if claim is None else _named(claim)
         if claim is None or ids & whole:
             continue
         is_lost = claim.finished is None or first < base or bool(ids & left)
         if known_to_brokers is not None:
             is_lost = not any(each in known_to_brokers for each in ids)
-        if is_lost and not complete_in_other_layout(store, keys, found.partition, ids, local=local):
+        if is_lost and not complete_in_other_layout(store, found.partition, ids, local=local):
             yield LostSegment(min(ids), base, end)
 
 

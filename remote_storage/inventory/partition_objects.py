@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -46,9 +47,7 @@ class StoredRecord:
     info: ObjectInfo
 
 
-def list_all(
-    store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]
-) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
+def list_all(store: ObjectStore, is_wanted: Callable[[str], bool]) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
     """Return the partitions with any object, and the saved configs, of topics that `is_wanted` takes."""
     partitions, records = set(), []
     for info in store.list():
@@ -66,14 +65,14 @@ def _order(partition: TopicIdPartition) -> tuple[str, str, int]:
     return partition.topic, partition.topic_id or "", partition.partition
 
 
-def list_partition_objects(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> PartitionObjects:
+def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> PartitionObjects:
     """List one partition: at most four listings, and a request for `cluster.json`."""
     listed = list(store.list(keys.partition_snapshots(partition)))
     attempts: list[SegmentObjects] = []
     claims: dict[ClaimedSegment, ObjectInfo] = {}
     if partition.topic_id is not None:
         for is_local in (False, True):
-            attempts += list_segments(store, keys, partition, local=is_local)
+            attempts += list_segments(store, partition, local=is_local)
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}
@@ -94,15 +93,15 @@ def list_partition_objects(store: ObjectStore, keys: ObjectKeys, partition: Topi
             known = info
         elif key.kind is KeyKind.CLUSTER:
             cluster = info
-    cluster_id = None if cluster is None else _cluster_id(store, keys, partition)
+    cluster_id = None if cluster is None else _cluster_id(store, partition)
     return PartitionObjects(
         partition, tuple(attempts), claims, snapshots, manifests, expire, known, cluster, cluster_id
     )
 
 
-def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+def _cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     try:
-        return read_cluster_id(store, keys, partition)
+        return read_cluster_id(store, partition)
     except CorruptDataError:
         return None
 
@@ -122,7 +121,7 @@ def list_topic(
     """
     listed = []
     for is_local in (False, True) if local is None else (local,):
-        found = group(ObjectKeys(), store.list(_prefix(topic, topic_id, partition, local=is_local)), local=is_local)
+        found = group(store.list(_prefix(topic, topic_id, partition, local=is_local)), local=is_local)
         for at, attempts in found.items():
             if (at.topic, at.topic_id) == (topic, topic_id or at.topic_id) and partition in (None, at.partition):
                 listed.append(PartitionObjects(at, attempts))
@@ -133,18 +132,16 @@ def list_topic(
 
 def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: bool) -> str:
     if topic_id is None or partition is None:
-        return ObjectKeys().topic(topic, local=local)
-    return ObjectKeys().partition_segments(TopicIdPartition(topic, topic_id, partition), local=local)
+        return keys.topic(topic, local=local)
+    return keys.partition_segments(TopicIdPartition(topic, topic_id, partition), local=local)
 
 
-def read_claims(
-    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, offsets: frozenset[int]
-) -> dict[str, Claim]:
+def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
     """Claims on segments at these base offsets, by the segment ids that they name; one that is none names nothing."""
 
     def read(segment: ClaimedSegment) -> Claim | None:
         try:
-            return read_claim(store, keys, segment)
+            return read_claim(store, segment)
         except CorruptDataError:
             return None
 

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
@@ -76,7 +76,6 @@ class RemoteInventory:
 
 def list_remote_partition(
     store: ObjectStore,
-    keys: ObjectKeys,
     partition: TopicIdPartition,
     *,
     local: bool,
@@ -95,18 +94,18 @@ def list_remote_partition(
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    listed, changed, record = list_attempts(store, keys, partition, local=local)
-    known = known or KnownManifests(store, keys, partition)
+    listed, changed, record = list_attempts(store, partition, local=local)
+    known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     read = partial(read_segment, store, known=known)
     found, incomplete = _read(read, [each for each in listed if not each.missing], local_start, since)
     # What lacks an object needs no request.
     lacking = (read(each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
-    claims = _Claims(store, keys, frozenset(changed))
+    claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     segments = [claims.told(each) for each in found]
-    alone = _alone(store, keys, partition, segments, local=local)
+    alone = _alone(store, partition, segments, local=local)
     incomplete += [
         IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
         for each in segments
@@ -126,17 +125,17 @@ def list_remote_partition(
 
 
 def list_attempts(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool
+    store: ObjectStore, partition: TopicIdPartition, *, local: bool
 ) -> tuple[list[SegmentObjects], dict[ClaimedSegment, int], ExpireRecord]:
     """List what may be segments, when each claim was last written (ms), and what `tiersnap expire` deletes.
 
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    changed, beside = list_beside_claims(store, keys, partition)
-    record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
+    changed, beside = list_beside_claims(store, partition)
+    record = read_record(store, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
     going = {each.segment_id for each in record.deleting}
-    listed = [each for each in list_segments(store, keys, partition, local=local) if each.segment_id not in going]
+    listed = [each for each in list_segments(store, partition, local=local) if each.segment_id not in going]
     return listed, changed, record
 
 
@@ -145,12 +144,12 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 
 
 def _alone(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segments: Sequence[RemoteSegment], *, local: bool
+    store: ObjectStore, partition: TopicIdPartition, segments: Sequence[RemoteSegment], *, local: bool
 ) -> dict[str, str]:
     """Return why complete segments of ours do not count, by segment id: an attempt without a copy has their claim."""
     whole = {each.segment_id for each in segments}
     absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
-    absent -= complete_in_other_layout(store, keys, partition, absent, local=local)
+    absent -= complete_in_other_layout(store, partition, absent, local=local)
     alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
     return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
 
@@ -184,7 +183,6 @@ class _Claims:
     """Claims that were read, each once: by the segment ids that they name, and what is wrong with others."""
 
     store: ObjectStore
-    keys: ObjectKeys
     claimed: frozenset[ClaimedSegment]
     found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
     named: dict[str, Claim] = field(default_factory=dict)
@@ -225,7 +223,7 @@ class _Claims:
     def read(self, segment: ClaimedSegment) -> Claim | None:
         if segment not in self.found:
             try:
-                claim = read_claim(self.store, self.keys, segment)
+                claim = read_claim(self.store, segment)
             except CorruptDataError as error:
                 claim = None
                 self.problems[segment] = error.message

@@ -12,7 +12,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import group
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -38,8 +38,6 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 _COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
 _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 
-_KEYS = ObjectKeys()
-
 
 @dataclass(frozen=True)
 class RemoteLog:
@@ -62,9 +60,7 @@ class RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
         local = layout.is_local
         local_start = 0 if since is None else offset
-        found = list_remote_partition(
-            store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since
-        )
+        found = list_remote_partition(store, name_of(partition), local=local, local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
         own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))
@@ -95,7 +91,7 @@ class RemoteLog:
     def _claim(self, copy: RemoteSegment) -> Claim | None:
         if copy.segment_id not in self._claims:
             of = copy.claimed_as
-            known = copy.claim or (read_claim(self.store, _KEYS, of) if of in self.claimed else None)
+            known = copy.claim or (read_claim(self.store, of) if of in self.claimed else None)
             self._claims[copy.segment_id] = known
         return self._claims[copy.segment_id]
 
@@ -149,7 +145,7 @@ class RemoteLog:
         """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
         metadata = found.metadata
         local = self.layout.is_local
-        listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)
+        listed = group(self.store.list(keys.segment_stem(metadata, local=local)), local=local)
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
             copy = read_segment(self.store, attempt)
             if isinstance(copy, IncompleteSegment):

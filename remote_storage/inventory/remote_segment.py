@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -34,7 +35,6 @@ from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 from tiersnap.snapshot.readiness.coverage import CopyFacts
 from tiersnap.snapshot.units import count_of
 
-_KEYS = ObjectKeys()
 _TAIL_BYTES = 1 << 20
 _LARGEST_INDEX = 64 << 20
 _LARGEST_EPOCHS = 1 << 20
@@ -118,7 +118,7 @@ class RemoteSegment:
     @property
     def layout(self) -> Layout:
         """Return its layout."""
-        return LocalTieredStorageLayout(_KEYS) if self.places is None else AivenLayout(_KEYS)
+        return LocalTieredStorageLayout() if self.places is None else AivenLayout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def read_segment(
         _check_all_there(objects)
         if objects.is_local:
             return _local_segment(store, objects)
-        return _aiven_segment(objects, known or KnownManifests(store, _KEYS, objects.partition))
+        return _aiven_segment(objects, known or KnownManifests(store, objects.partition))
     except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
         return IncompleteSegment(objects.segment_id, objects.start_offset, error.message, objects)
 
@@ -266,7 +266,7 @@ def read_indexes(
     """
     if copy.places is None:
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in wanted}
-    key = ObjectKeys().segment(KeyKind.INDEXES, copy.metadata)
+    key = keys.segment(KeyKind.INDEXES, copy.metadata)
     places = {index: copy.places[index] for index in wanted}
     first = min((place[0] for place in places.values() if place), default=0)
     size = max((place[0] + place[1] for place in places.values() if place), default=0)

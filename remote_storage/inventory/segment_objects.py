@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 
@@ -59,24 +60,18 @@ class SegmentObjects:
         return tuple(self.objects[kind].key for kind in reversed(order))
 
 
-def list_segments(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool
-) -> tuple[SegmentObjects, ...]:
+def list_segments(store: ObjectStore, partition: TopicIdPartition, *, local: bool) -> tuple[SegmentObjects, ...]:
     """List the segments of a partition in one layout, in ascending start offset, then segment id."""
     listed = store.list(keys.partition_segments(partition, local=local))
-    return group(keys, listed, local=local).get(partition, ())
+    return group(listed, local=local).get(partition, ())
 
 
-def segments_by_id(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool
-) -> dict[str, SegmentObjects]:
+def segments_by_id(store: ObjectStore, partition: TopicIdPartition, *, local: bool) -> dict[str, SegmentObjects]:
     """List the segments of a partition in one layout, by segment id; in the order of `list_segments`."""
-    return {each.segment_id: each for each in list_segments(store, keys, partition, local=local)}
+    return {each.segment_id: each for each in list_segments(store, partition, local=local)}
 
 
-def group(
-    keys: ObjectKeys, listed: Iterable[ObjectInfo], *, local: bool
-) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:
+def group(listed: Iterable[ObjectInfo], *, local: bool) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:
     """Attempts by partition, in ascending start offset, then segment id; what is no object of a segment is left out.
 
     Args:

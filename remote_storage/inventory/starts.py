@@ -11,7 +11,6 @@ import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.inventory.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
@@ -112,7 +111,7 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
     for copy in copies:
         segment = ClaimedSegment(partition, copy.start_offset, copy.leader_epochs[-1][0])
         try:
-            snapshot = vouched_snapshot(read_claim(store, ObjectKeys(), segment), copy.segment_id)
+            snapshot = vouched_snapshot(read_claim(store, segment), copy.segment_id)
         except CorruptDataError:
             continue
         if snapshot is not None:

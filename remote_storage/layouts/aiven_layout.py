@@ -12,11 +12,11 @@ no such object exists here: a bundle has no empty log, and a snapshot has at lea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts import rsm_manifest
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -30,9 +30,8 @@ _KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 
 @dataclass(frozen=True, slots=True)
 class AivenLayout:
-    """Objects that a broker with the plugin reads; `keys.prefix` is its `key.prefix`, `chunk_size` is in bytes."""
+    """Objects that a broker with the plugin reads; `chunk_size` is in bytes."""
 
-    keys: ObjectKeys = field(default_factory=ObjectKeys)
     chunk_size: int = DEFAULT_CHUNK_SIZE
     name: str = "aiven"
 
@@ -48,13 +47,13 @@ class AivenLayout:
         return (PlannedObject(indexes_key, b"".join(parts.values())), PlannedObject(manifest_key, manifest))
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
+        return tuple(keys.segment(kind, metadata) for kind in _KINDS)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.keys.segment(KeyKind.LOG, metadata)
+        return keys.segment(KeyKind.LOG, metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.keys.segment_stem(metadata)
+        return keys.segment_stem(metadata)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is a manifest that is right about the other two."""
@@ -82,7 +81,7 @@ class AivenLayout:
             )
         if place is None:
             return None
-        key = self.keys.segment(KeyKind.INDEXES, metadata)
+        key = keys.segment(KeyKind.INDEXES, metadata)
         if place[1] > INDEXES_BYTES:
             raise CorruptDataError(f"{store.uri}{key}: {index} of {count_of(place[1], 'byte')}, and none has as many")
         data = store.get_range(key, *place)
@@ -91,5 +90,5 @@ class AivenLayout:
         return data
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
-        key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
+        key = keys.segment(KeyKind.RSM_MANIFEST, metadata)
         return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)

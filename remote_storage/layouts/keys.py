@@ -2,47 +2,46 @@
 
 Segments, as the Aiven plugin names them (io.aiven.kafka.tieredstorage.ObjectKeyFactory):
 
-    <prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.<log | indexes | rsm-manifest>
-    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
-    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.indexes
-    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.rsm-manifest
+    <topic>-<topic id>/<partition>/<start offset>-<segment id>.<log | indexes | rsm-manifest>
+    payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
+    payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.indexes
+    payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.rsm-manifest
 
 Segments, as Kafka's LocalTieredStorage names them below its directory:
 
-    <prefix>kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id><suffix>
+    kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id><suffix>
     kafka-tiered-storage/payments-7-MWJ6FHTfRYy67jzwZdeqSQ/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
     suffixes .log .index .timeindex .txnindex .leader_epoch_checkpoint .snapshot
 
 Producer snapshots and what a run says of them, which no plugin knows:
 
-    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
-    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
-    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/cluster.json
-    tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000005678.snapshot
-    tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
-    tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
+    snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
+    snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
+    snapshots/<topic>-<topic id or no-topic-id>/<partition>/cluster.json
+    snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000005678.snapshot
+    snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
+    snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
 Claims, by which attempts at one segment know of each other, what `expire` is deleting of a partition, its manifests as
 they were read, what `unblock` has to put back in a topic's settings, and what asks a store whether it keeps its
 conditions:
 
-    <prefix>claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
-    <prefix>claims/<topic>-<topic id>/<partition>/expire.json
-    <prefix>claims/<topic>-<topic id>/<partition>/manifests.json
-    <prefix>claims/<topic>-<topic id>/unblock.json
-    <prefix>claims/probe-<32 hex digits>
-    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
-    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/expire.json
-    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
-    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
+    claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
+    claims/<topic>-<topic id>/<partition>/expire.json
+    claims/<topic>-<topic id>/<partition>/manifests.json
+    claims/<topic>-<topic id>/unblock.json
+    claims/probe-<32 hex digits>
+    claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
+    claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/expire.json
+    claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
+    claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
 Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
 was cut and filled again under a new leader has claims of its own. Ids are 22 characters base64url, one spelling a
 value: their last character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is
 called.
 
-The prefix is taken as it is, like the plugin's `key.prefix`: `tiered` gives `tieredpayments-…`. Whoever means a folder
-writes `tiered/`. The path of a store's URI is another matter: it is always a folder.
+Keys are relative to the store, whose URI is a folder: `s3://bucket/tiered` is the plugin's `key.prefix=tiered/`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
@@ -137,138 +135,141 @@ def offset_text(offset: int) -> str:
     return f"{offset:020d}"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKeys:
-    """The keys below one prefix, which is put in front of every key as it is."""
+def segment(kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
+    """Key of one object of a remote segment, of either layout."""
+    return _segment(kind, metadata.id, metadata.start_offset)
 
-    prefix: str = ""
 
-    def segment(self, kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
-        """Key of one object of a remote segment, of either layout."""
-        return self._segment(kind, metadata.id, metadata.start_offset)
+def segment_stem(metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> str:
+    """Return the prefix that the keys of a remote segment's objects share with no others."""
+    kind = KeyKind.LOCAL_LOG if local else KeyKind.LOG
+    return segment(kind, metadata).removesuffix(kind.suffix)
 
-    def segment_stem(self, metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> str:
-        """Return the prefix that the keys of a remote segment's objects share with no others."""
-        kind = KeyKind.LOCAL_LOG if local else KeyKind.LOG
-        return self.segment(kind, metadata).removesuffix(kind.suffix)
 
-    def partition_segments(self, partition: TopicIdPartition, *, local: bool = False) -> str:
-        """Return the prefix of the keys of a partition's segments, and of no others; it needs a topic id."""
-        if local:
-            return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
-        return f"{self.prefix}{partition.topic}-{_id(partition)}/{partition.partition}/"
+def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> str:
+    """Return the prefix of the keys of a partition's segments, and of no others; it needs a topic id."""
+    if local:
+        return f"{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
+    return f"{partition.topic}-{_id(partition)}/{partition.partition}/"
 
-    def partition_snapshots(self, partition: TopicIdPartition) -> str:
-        """Return the prefix of the keys of a partition's snapshots and snapshot manifests, and of no others."""
-        return f"{self.prefix}{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
 
-    def snapshot(self, partition: TopicIdPartition, offset: int) -> str:
-        """Key of the producer snapshot at an exclusive end offset."""
-        return f"{self.partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
+def partition_snapshots(partition: TopicIdPartition) -> str:
+    """Return the prefix of the keys of a partition's snapshots and snapshot manifests, and of no others."""
+    return f"{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
 
-    def snapshot_manifest(self, partition: TopicIdPartition, run_id: str) -> str:
-        """Key of what one run says of a partition's snapshots.
 
-        Raises:
-            InvalidKeyError: a run id is 1 to 128 letters, digits and `._:+~=-`, the first a letter or digit.
-        """
-        if not _RUN_ID.fullmatch(run_id):
-            raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
-        return f"{self.partition_snapshots(partition)}manifest-{run_id}{KeyKind.SNAPSHOT_MANIFEST.suffix}"
+def snapshot(partition: TopicIdPartition, offset: int) -> str:
+    """Key of the producer snapshot at an exclusive end offset."""
+    return f"{partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
 
-    def cluster(self, partition: TopicIdPartition) -> str:
-        """Key of the object that says which cluster a partition's segments come from."""
-        return f"{self.partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
-    def partition_claims(self, partition: TopicIdPartition) -> str:
-        """Return the prefix of the keys of a partition's claims and of what lies beside them; it needs a topic id."""
-        return f"{self.prefix}{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
+def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
+    """Key of what one run says of a partition's snapshots.
 
-    def claim(self, partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
-        """Key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
+    Raises:
+        InvalidKeyError: a run id is 1 to 128 letters, digits and `._:+~=-`, the first a letter or digit.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
+    return f"{partition_snapshots(partition)}manifest-{run_id}{KeyKind.SNAPSHOT_MANIFEST.suffix}"
 
-        Raises:
-            InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
-        """
-        if not 0 <= leader_epoch < 1 << 31:
-            raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
-        return f"{self.partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
 
-    def expire(self, partition: TopicIdPartition) -> str:
-        """Key of what `expire` is deleting of a partition; it needs a topic id."""
-        return f"{self.partition_claims(partition)}{KeyKind.EXPIRE.suffix}"
+def cluster(partition: TopicIdPartition) -> str:
+    """Key of the object that says which cluster a partition's segments come from."""
+    return f"{partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
-    def manifests(self, partition: TopicIdPartition) -> str:
-        """Key of the manifests of a partition as they were read; it needs a topic id."""
-        return f"{self.partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
 
-    def unblock(self, topic: str, topic_id: str) -> str:
-        """Key of what `unblock` has to put back in the settings of a topic."""
-        name = TopicIdPartition(topic, topic_id, 0)
-        return f"{self.prefix}{CLAIMS}/{name.topic}-{name.topic_id}/{KeyKind.UNBLOCK.suffix}"
+def partition_claims(partition: TopicIdPartition) -> str:
+    """Return the prefix of the keys of a partition's claims and of what lies beside them; it needs a topic id."""
+    return f"{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
 
-    @property
-    def probes(self) -> str:
-        """Return the prefix of the keys of probes; each lives as long as one question to the store."""
-        return f"{self.prefix}{PROBES}"
 
-    def topic(self, topic: str, *, local: bool = False) -> str:
-        """Return a prefix of the keys of a topic's segments, whatever its id; other topics may share it."""
-        return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{self.prefix}{topic}-"
+def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
+    """Key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
 
-    def topic_snapshots(self, topic: str) -> str:
-        """Return a prefix of the keys of a topic's snapshots, whatever its id; other topics may share it."""
-        return f"{self.prefix}{SNAPSHOTS}/{topic}-"
+    Raises:
+        InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
+    """
+    if not 0 <= leader_epoch < 1 << 31:
+        raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
+    return f"{partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
 
-    def topic_claims(self, topic: str) -> str:
-        """Return a prefix of the keys of a topic's claims, whatever its id; other topics may share it."""
-        return f"{self.prefix}{CLAIMS}/{topic}-"
 
-    def parse(self, key: str) -> ParsedKey:
-        """Take a key apart. Raises InvalidKeyError: not a key below this prefix, or of no kind listed above."""
-        path = key.removeprefix(self.prefix)
-        if not key.startswith(self.prefix):
-            raise InvalidKeyError(f"{key!r} does not begin with the prefix {self.prefix!r}", key=key)
-        if match := _SNAPSHOT.fullmatch(path):
-            topic, topic_id, number, offset, run_id, cluster = match.groups()
-            partition = TopicIdPartition(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
-            if offset is not None:
-                return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
-            if cluster is not None:
-                return ParsedKey(KeyKind.CLUSTER, partition)
-            if _RUN_ID.fullmatch(run_id):
-                return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
-        elif (match := _CLAIM.fullmatch(path)) and int(match[5]) < 1 << 31:
-            partition = TopicIdPartition(match[1], match[2], int(match[3]))
-            return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
-        elif match := _BESIDE.fullmatch(path):
-            return ParsedKey(_BESIDE_CLAIMS[match[4]], TopicIdPartition(match[1], match[2], int(match[3])))
-        elif match := _UNBLOCK.fullmatch(path):
-            return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
-        elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:
-            partition = TopicIdPartition(match[1], match[3], int(match[2]))
-            return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
-        elif (match := _AIVEN.fullmatch(path)) and match[6] in _AIVEN_KINDS:
-            partition = TopicIdPartition(match[1], match[2], int(match[3]))
-            return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
-        raise InvalidKeyError(
-            f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
-            hint="docs/object-keys.md",
-            key=key,
-        )
+def expire(partition: TopicIdPartition) -> str:
+    """Key of what `expire` is deleting of a partition; it needs a topic id."""
+    return f"{partition_claims(partition)}{KeyKind.EXPIRE.suffix}"
 
-    def recognise(self, key: str) -> ParsedKey | None:
-        """Take a key apart; return None if it is no key of this project."""
-        try:
-            return self.parse(key)
-        except InvalidKeyError:
-            return None
 
-    def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
-        if kind not in _OF_SEGMENTS:
-            raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
-        folder = self.partition_segments(segment_id.topic_id_partition, local=kind.is_local)
-        return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"
+def manifests(partition: TopicIdPartition) -> str:
+    """Key of the manifests of a partition as they were read; it needs a topic id."""
+    return f"{partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
+
+
+def unblock(topic: str, topic_id: str) -> str:
+    """Key of what `unblock` has to put back in the settings of a topic."""
+    name = TopicIdPartition(topic, topic_id, 0)
+    return f"{CLAIMS}/{name.topic}-{name.topic_id}/{KeyKind.UNBLOCK.suffix}"
+
+
+def topic(topic: str, *, local: bool = False) -> str:
+    """Return a prefix of the keys of a topic's segments, whatever its id; other topics may share it."""
+    return f"{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{topic}-"
+
+
+def topic_snapshots(topic: str) -> str:
+    """Return a prefix of the keys of a topic's snapshots, whatever its id; other topics may share it."""
+    return f"{SNAPSHOTS}/{topic}-"
+
+
+def topic_claims(topic: str) -> str:
+    """Return a prefix of the keys of a topic's claims, whatever its id; other topics may share it."""
+    return f"{CLAIMS}/{topic}-"
+
+
+def parse(key: str) -> ParsedKey:
+    """Take a key apart. Raises InvalidKeyError: it is of no kind listed above."""
+    if match := _SNAPSHOT.fullmatch(key):
+        topic, topic_id, number, offset, run_id, cluster = match.groups()
+        partition = TopicIdPartition(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
+        if offset is not None:
+            return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
+        if cluster is not None:
+            return ParsedKey(KeyKind.CLUSTER, partition)
+        if _RUN_ID.fullmatch(run_id):
+            return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
+    elif (match := _CLAIM.fullmatch(key)) and int(match[5]) < 1 << 31:
+        partition = TopicIdPartition(match[1], match[2], int(match[3]))
+        return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
+    elif match := _BESIDE.fullmatch(key):
+        return ParsedKey(_BESIDE_CLAIMS[match[4]], TopicIdPartition(match[1], match[2], int(match[3])))
+    elif match := _UNBLOCK.fullmatch(key):
+        return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
+    elif (match := _LOCAL.fullmatch(key)) and match[6] in _LOCAL_KINDS:
+        partition = TopicIdPartition(match[1], match[3], int(match[2]))
+        return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+    elif (match := _AIVEN.fullmatch(key)) and match[6] in _AIVEN_KINDS:
+        partition = TopicIdPartition(match[1], match[2], int(match[3]))
+        return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+    raise InvalidKeyError(
+        f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
+        hint="docs/object-keys.md",
+        key=key,
+    )
+
+
+def recognise(key: str) -> ParsedKey | None:
+    """Take a key apart; return None if it is no key of this project."""
+    try:
+        return parse(key)
+    except InvalidKeyError:
+        return None
+
+
+def _segment(kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
+    if kind not in _OF_SEGMENTS:
+        raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
+    folder = partition_segments(segment_id.topic_id_partition, local=kind.is_local)
+    return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"
 
 
 def _id(partition: TopicIdPartition) -> str:

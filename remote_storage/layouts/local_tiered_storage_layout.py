@@ -10,10 +10,11 @@ root is the plugin's `dir`. Follows org.apache.kafka.server.log.remote.storage.L
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -40,7 +41,6 @@ KIND_OF_INDEX = {
 class LocalTieredStorageLayout:
     """Files that a broker with LocalTieredStorage reads."""
 
-    keys: ObjectKeys = field(default_factory=ObjectKeys)
     name: str = "local-tiered-storage"
 
     @property
@@ -49,31 +49,29 @@ class LocalTieredStorageLayout:
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
-        return tuple(
-            PlannedObject(self.keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents
-        )
+        return tuple(PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents)
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
+        return tuple(keys.segment(kind, metadata) for kind in _KINDS)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.keys.segment(KeyKind.LOCAL_LOG, metadata)
+        return keys.segment(KeyKind.LOCAL_LOG, metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return self.keys.segment_stem(metadata, local=True)
+        return keys.segment_stem(metadata, local=True)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is all mandatory files and a log of the right size."""
         sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return StoredState.ABSENT
-        mandatory = set(self.object_keys(metadata)) - {self.keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}
+        mandatory = set(self.object_keys(metadata)) - {keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}
         is_complete = mandatory <= sizes.keys() and sizes[self.log_key(metadata)] == metadata.segment_size
         return StoredState.COMPLETE if is_complete else StoredState.PARTIAL
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         try:
-            return store.get(self.keys.segment(KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
+            return store.get(keys.segment(KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
         except ObjectNotFoundError:
             if index is IndexType.TRANSACTION and self.inspect(store, metadata) is StoredState.COMPLETE:
                 return None

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt
@@ -32,7 +32,6 @@ from tiersnap.snapshot.repair.index_check import CheckedIndexes
 _log = logging.getLogger(__name__)
 
 _PIECE = 1 << 20
-_KEYS = ObjectKeys()
 _REBUILT = {
     "offset index": IndexType.OFFSET,
     "time index": IndexType.TIMESTAMP,
@@ -127,7 +126,7 @@ def put_lacking(
 
 
 def _look_again(store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata) -> None:
-    listed = segments_by_id(store, _KEYS, record.id.topic_id_partition, local=layout.is_local)
+    listed = segments_by_id(store, record.id.topic_id_partition, local=layout.is_local)
     there = listed.get(record.id.segment_id)
     found = None if there is None else read_segment(store, there)
     if not isinstance(found, RemoteSegment):
@@ -148,7 +147,7 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
     """Refuse another snapshot than the one that the segment's claim vouches for."""
     claimed = ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    vouched = vouched_snapshot(read_claim(store, _KEYS, claimed), record.id.segment_id)
+    vouched = vouched_snapshot(read_claim(store, claimed), record.id.segment_id)
     if vouched is not None and vouched.crc32c != crc32c(snapshot):
         right = crc32c(snapshot)
         why = f"its claim vouches for a snapshot with CRC {vouched.crc32c:08x}, the right one has {right:08x}"

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFound
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import segments_by_id
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
@@ -32,8 +32,6 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _log = logging.getLogger(__name__)
-
-_KEYS = ObjectKeys()
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class RemoteLogs:
             records: of those that may be asked for.
             wrong: ids of segments whose snapshots are not believed.
         """
-        listed = segments_by_id(self.store, _KEYS, partition, local=self.layout.is_local)
+        listed = segments_by_id(self.store, partition, local=self.layout.is_local)
         local = self.local.of(partition)
         whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
         found = in_parallel(partial(read_segment, self.store), whole)

@@ -17,7 +17,6 @@ from tiersnap.remote_storage.cluster.missing_objects import (
     find_missing,
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
@@ -207,9 +206,7 @@ class MendTier:
         index = cache.index(partition)
         job = DeleteUnread(self.metadata_topic, self.reader, logs, logs.rules.now)
         ids = [each.id.segment_id for each in unread(index)]
-        there = (
-            complete_segments(logs.store, ObjectKeys(), partition, ids, local=logs.layout.is_local) if ids else set()
-        )
+        there = complete_segments(logs.store, partition, ids, local=logs.layout.is_local) if ids else set()
         deleting = list(cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED))
         for segment in may_be_deleted(index, deleting, set(there).difference(wrong)):
             planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)

@@ -10,7 +10,6 @@ from tiersnap.remote_storage.errors import PlaintextRefusedError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.stored_files import not_mended
@@ -18,8 +17,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
 from tiersnap.snapshot.replay.remote_listing import Encryption
-
-_KEYS = ObjectKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def plan_mending(
     shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
         shown[partition] = None if look is None else look.of_partition(partition)
-        attempts |= segments_by_id(source, _KEYS, partition, local=local)
+        attempts |= segments_by_id(source, partition, local=local)
     return [
         _planned(
             source,

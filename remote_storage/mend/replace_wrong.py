@@ -18,7 +18,6 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mend_plan import deletion, unread, wrong_and_read
@@ -45,7 +44,6 @@ from tiersnap.snapshot.errors import TiersnapError
 
 _log = logging.getLogger(__name__)
 
-_KEYS = ObjectKeys()
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 _DELETING, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
 
@@ -83,7 +81,7 @@ class ReplaceWrong:
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
         store, layout, start = self.logs.store, self.logs.layout, self.logs.starts.get(partition, 0)
-        job = TierJob(store, layout, _KEYS, partition, self.tierer, replaced=frozenset(wrong))
+        job = TierJob(store, layout, partition, self.tierer, replaced=frozenset(wrong))
         done, held = dict[str, Mending](), dict[str, Mending]()
         with self.logs.right_segments(partition, [each.metadata for each in planned], wrong) as right:
             while left := wrong_and_read(
@@ -135,7 +133,7 @@ class ReplaceWrong:
 
     def _complete(self, partition: TopicIdPartition, ids: Collection[str]) -> Collection[str]:
         local = self.logs.layout.is_local
-        return complete_segments(self.logs.store, _KEYS, partition, ids, local=local)
+        return complete_segments(self.logs.store, partition, ids, local=local)
 
     def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> Mending:
         record = mending.metadata

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.inventory.remote_log import metadata_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, lineage_of
 from tiersnap.remote_storage.mend.mending import Mending
@@ -35,8 +35,6 @@ from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-
-_KEYS = ObjectKeys()
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class UnmanagedTier:
 
     def lacking(self) -> Iterator[Mending]:
         """Find segments that lack objects, in partitions that no broker may manage."""
-        for partition in list_all(self.logs.store, _KEYS, self.is_wanted)[0]:
+        for partition in list_all(self.logs.store, self.is_wanted)[0]:
             try:
                 if partition.topic_id is not None:
                     self._refuse_managed(partition)
@@ -69,7 +67,7 @@ class UnmanagedTier:
 
     def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
         store = self.logs.store
-        found = list_remote_partition(store, _KEYS, partition, local=self.logs.layout.is_local)
+        found = list_remote_partition(store, partition, local=self.logs.layout.is_local)
         left = [(each, each.objects) for each in found.leftovers if _counts(each)]
         lineage = lineage_of(store, found.segments) if left else ()
         return [self._lacking(each, objects, lineage) for each, objects in left if objects is not None]
@@ -80,14 +78,14 @@ class UnmanagedTier:
         Raises:
             DeletedByClusterError: it has.
         """
-        going = read_record(self.logs.store, _KEYS, record.id.topic_id_partition).deleting
+        going = read_record(self.logs.store, record.id.topic_id_partition).deleting
         if record.id.segment_id in {each.segment_id for each in going}:
             raise DeletedByClusterError(f"{record.id}: tiersnap expire deletes it")
 
     def _refuse_managed(self, partition: TopicIdPartition) -> None:
         store = self.logs.store
         unblocking = SavedConfigsStore(store).has_saved(partition.topic, partition.topic_id or "")
-        cluster_id = read_cluster_id(store, _KEYS, partition)
+        cluster_id = read_cluster_id(store, partition)
         managed = manager_of(None, cluster_id, (), unblocking=unblocking, unmanaged=self.unmanaged)
         if managed.manager is not Manager.NOBODY:
             hint = (

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
@@ -139,7 +138,7 @@ def _is_claimed(store: ObjectStore, segment: RemoteLogSegmentMetadata) -> bool:
     epoch = segment.segment_leader_epochs[-1][0]
     claimed = ClaimedSegment(segment.id.topic_id_partition, segment.start_offset, epoch)
     try:
-        claim = read_claim(store, ObjectKeys(), claimed)
+        claim = read_claim(store, claimed)
     except CorruptDataError as error:
         _log.debug("left out, its claim cannot be read: %s: %s", claimed, error.message)
         return True

@@ -26,7 +26,6 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
@@ -129,7 +128,7 @@ class Publish:
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
         local = self.layout.is_local
-        whole = complete_segments(self.store, ObjectKeys(), partition, segment_ids, local=local)
+        whole = complete_segments(self.store, partition, segment_ids, local=local)
         if len(whole) == len(segment_ids):
             return whole
         finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}

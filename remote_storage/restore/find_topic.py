@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.deletion_record import read_records
@@ -91,7 +90,7 @@ def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition:
     what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
     taken = [
         f"{at} ({at.topic_id}) below offset {record.log_start_offset}"
-        for at, record in sorted(read_records(store, ObjectKeys(), topic).items(), key=lambda item: str(item[0]))
+        for at, record in sorted(read_records(store, topic).items(), key=lambda item: str(item[0]))
         if record.log_start_offset and topic_id in (None, at.topic_id) and partition in (None, at.partition)
     ]
     if taken:
@@ -106,7 +105,7 @@ def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition:
 
 def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:
     try:
-        recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
+        recorded = read_cluster_id(store, listed.partition)
     except CorruptDataError as error:
         if given is None or isinstance(error, NewerFormatError):
             raise

@@ -11,7 +11,8 @@ from re import Pattern
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import name_of
-from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.restore.install_plan import (
@@ -130,7 +131,6 @@ class Installation:
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
         if at.topic not in self._topics:
-            keys = ObjectKeys()
             parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(at.topic)))
             self._topics[at.topic] = {key.partition for key in parsed if key is not None}
         for other in sorted(self._topics[at.topic], key=lambda each: each.topic_id or ""):

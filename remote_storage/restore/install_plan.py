@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.stored.snapshot_objects import (
@@ -56,10 +56,10 @@ class PartitionSnapshots:
     """The snapshots that runs stored of one partition, and what their manifests say of them."""
 
     def __init__(self, store: ObjectStore, partition: TopicIdPartition) -> None:
-        self._store, self._partition, self._keys = store, partition, ObjectKeys()
-        self.offsets = frozenset(list_snapshots(store, self._keys, partition))
+        self._store, self._partition = store, partition
+        self.offsets = frozenset(list_snapshots(store, partition))
         self._vouched: dict[int, list[Vouched]] = {}
-        for manifest in list_manifests(store, self._keys, partition) if self.offsets else ():
+        for manifest in list_manifests(store, partition) if self.offsets else ():
             for record in manifest.snapshots:
                 self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
 
@@ -69,8 +69,8 @@ class PartitionSnapshots:
         Raises:
             CorruptDataError: it is no snapshot, or manifests name other bytes.
         """
-        name = self._store.uri + self._keys.snapshot(self._partition, offset)
-        data = read_snapshot(self._store, self._keys, self._partition, offset)
+        name = self._store.uri + keys.snapshot(self._partition, offset)
+        data = read_snapshot(self._store, self._partition, offset)
         if data is None:
             return None, None
         vouched = self._vouched.get(offset, [])

@@ -17,7 +17,6 @@ from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
@@ -92,14 +91,14 @@ def _claimed(store: ObjectStore, remote: RemoteInventory) -> frozenset[str]:
     by_offset: dict[int, list[RemoteSegment]] = {}
     for copy in remote.segments:
         by_offset.setdefault(copy.start_offset, []).append(copy)
-    claims = [each for each in claimed_segments(store, ObjectKeys(), remote.partition) if each.base_offset in by_offset]
+    claims = [each for each in claimed_segments(store, remote.partition) if each.base_offset in by_offset]
     named = in_parallel(partial(_named, store, by_offset), claims)
     return frozenset(segment_id for each in named for segment_id in each)
 
 
 def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]], segment: ClaimedSegment) -> set[str]:
     try:
-        found = read_claim(store, ObjectKeys(), segment)
+        found = read_claim(store, segment)
     except CorruptDataError:
         return {copy.segment_id for copy in by_offset[segment.base_offset]}
     return set() if found is None else set(found.segment_ids)

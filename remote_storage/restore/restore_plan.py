@@ -25,7 +25,6 @@ from tiersnap.remote_storage.inventory.remote_segment import (
     read_indexes,
     read_lineage,
 )
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
@@ -204,7 +203,7 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
 
 def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[IncompleteSegment], bool]:
     """Return whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
-    record = cache(partial(read_record, store, ObjectKeys(), partition))
+    record = cache(partial(read_record, store, partition))
     return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
 
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
@@ -47,7 +46,7 @@ class Deleted:
     failures: tuple[DeleteFailure, ...] = ()
 
 
-def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Iterator[Deleted]:
+def delete_expired(store: ObjectStore, plan: ExpirePlan) -> Iterator[Deleted]:
     """Delete the segments of a plan that go, and what an earlier run left of those that went.
 
     Raises:
@@ -58,7 +57,7 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
     if plan.has_changes:
         started = replace(record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
         if started != record:
-            record = _record(store, keys, plan, started)
+            record = _record(store, plan, started)
         done = set()
         for segment in plan.going:
             failures = delete_visible_first(store, segment.keys)
@@ -71,19 +70,19 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
                 break
             done.add(segment.segment_id)
         left = tuple(each for each in record.deleting if each.segment_id not in done)
-        record = write_record(store, keys, plan.partition, replace(record, deleting=left))
+        record = write_record(store, plan.partition, replace(record, deleting=left))
     below = min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
-    _remove_rest(store, keys, plan.partition, below)
+    _remove_rest(store, plan.partition, below)
 
 
-def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
+def _record(store: ObjectStore, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
     """Record what goes; taken back where somebody came to work at the partition since it was planned."""
-    record = write_record(store, keys, plan.partition, started)
-    stored = list_partition_objects(store, keys, plan.partition)
-    somebody = in_use(store, keys, stored, {each.segment_id for each in record.deleting}, store.now())
+    record = write_record(store, plan.partition, started)
+    stored = list_partition_objects(store, plan.partition)
+    somebody = in_use(store, stored, {each.segment_id for each in record.deleting}, store.now())
     if somebody:
         before = replace(record, log_start_offset=plan.record.log_start_offset, deleting=plan.record.deleting)
-        write_record(store, keys, plan.partition, before)
+        write_record(store, plan.partition, before)
         raise PartitionInUseError(
             f"{plan.partition}: nothing was deleted: {somebody}", hint="run the same command again later"
         )
@@ -99,11 +98,11 @@ def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
     )
 
 
-def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, log_start_offset: int) -> None:
+def _remove_rest(store: ObjectStore, partition: TopicIdPartition, log_start_offset: int) -> None:
     """Claims and our snapshots below the log start; what cannot be deleted is left to the next run."""
     if log_start_offset == 0:
         return
-    stored = list_partition_objects(store, keys, partition)
+    stored = list_partition_objects(store, partition)
     old = Aged(store.now(), STALE_AFTER_MS)
     left = {each.start_offset for each in stored.attempts}
     store.delete(
@@ -128,17 +127,17 @@ class ExpireOutcome(NamedTuple):
     swept: Swept = Swept()  # what ended attempts had left
 
 
-def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> ExpireOutcome:
+def carry_out(store: ObjectStore, plan: ExpirePlan) -> ExpireOutcome:
     """Delete what a plan says, as far as it can be done."""
     deleted: list[Deleted] = []
     swept = Swept()
     try:
         if plan.action is ExpireAction.DELETE:
-            for each in delete_expired(store, keys, plan):
+            for each in delete_expired(store, plan):
                 deleted.append(each)  # noqa: PERF402 - those before an error count
         for local in (False, True) if plan.leftovers else ():
-            found = list_remote_partition(store, keys, plan.partition, local=local)
-            swept += sweep_partition(store, keys, found, plan.expired)
+            found = list_remote_partition(store, plan.partition, local=local)
+            swept += sweep_partition(store, found, plan.expired)
     except TiersnapError as error:
         return ExpireOutcome(plan, deleted, error, swept)
     return ExpireOutcome(plan, deleted, swept=swept)

@@ -21,7 +21,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
 )
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
@@ -84,33 +83,29 @@ class ExpirePlan:
         return bool(self.going) or self.log_start_offset > self.record.log_start_offset
 
 
-def plan_partition(
-    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
-) -> ExpirePlan:
+def plan_partition(store: ObjectStore, stored: PartitionObjects, managed: Managed, retention: Retention) -> ExpirePlan:
     """The plan for a partition that was listed before its manager was asked for.
 
     Raises:
         TransientError: the store does not answer.
     """
     try:
-        return _plan(store, keys, stored, managed, retention)
+        return _plan(store, stored, managed, retention)
     except TransientError:
         raise
     except TiersnapError as error:
         return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message, hint=error.hint)
 
 
-def _plan(
-    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
-) -> ExpirePlan:
+def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retention: Retention) -> ExpirePlan:
     if managed.manager is not Manager.NOBODY:
         by_brokers = managed.manager is Manager.BROKERS
         action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
-        left = _leftovers(store, keys, stored, NOTHING_EXPIRED) if by_brokers else ()
+        left = _leftovers(store, stored, NOTHING_EXPIRED) if by_brokers else ()
         return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
-    record = read_record(store, keys, stored.partition)
+    record = read_record(store, stored.partition)
     begun = {each.segment_id for each in record.deleting}
-    somebody = in_use(store, keys, stored, begun, retention.now)
+    somebody = in_use(store, stored, begun, retention.now)
     if somebody:
         return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
     found = _complete(store, stored, begun)
@@ -135,12 +130,12 @@ def _plan(
         looked,
         log_start,
         record,
-        leftovers=_leftovers(store, keys, stored, gone),
+        leftovers=_leftovers(store, stored, gone),
         expired=gone,
     )
 
 
-def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, gone: ExpiredOffsets) -> tuple[str, ...]:
+def _leftovers(store: ObjectStore, stored: PartitionObjects, gone: ExpiredOffsets) -> tuple[str, ...]:
     """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
     starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
     doubtful = {
@@ -149,7 +144,7 @@ def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, g
     return tuple(
         key
         for local in sorted(doubtful)
-        for each in old_leftovers(store, list_remote_partition(store, keys, stored.partition, local=local), gone)
+        for each in old_leftovers(store, list_remote_partition(store, stored.partition, local=local), gone)
         for key in each.keys
     )
 
@@ -218,7 +213,7 @@ class PartitionInUseError(TransientError):
     """Somebody is copying segments of the partition."""
 
 
-def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun: Container[str], now: int) -> str:
+def in_use(store: ObjectStore, stored: PartitionObjects, begun: Container[str], now: int) -> str:
     """Return who may be copying segments of the partition, in words for a person; "" if nobody.
 
     A claim that is older than any upload may last is nobody's, nor is one whose process on this host is gone. A segment
@@ -229,7 +224,7 @@ def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun
         now: ms, by the store's clock.
     """
     young = [each for each, info in stored.claims.items() if now - info.modified <= STALE_AFTER_MS]
-    for segment, holder in zip(young, in_parallel(partial(_live_holder, store, keys), young), strict=True):
+    for segment, holder in zip(young, in_parallel(partial(_live_holder, store), young), strict=True):
         if holder:
             return f"{segment} is claimed by {holder}, which may be at work"
     for each in stored.attempts:
@@ -238,8 +233,8 @@ def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun
     return ""
 
 
-def _live_holder(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> str:
-    claim = read_claim(store, keys, segment)
+def _live_holder(store: ObjectStore, segment: ClaimedSegment) -> str:
+    claim = read_claim(store, segment)
     if claim is None or claim.finished is not None or claim.holder.ended or is_gone(claim.holder.process):
         return ""
     return f"run {claim.holder.run_id} (host {claim.holder.process.host}, process {claim.holder.process.pid})"
@@ -269,13 +264,12 @@ def find_expired(
         MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
         TransientError: the store does not answer.
     """
-    keys = ObjectKeys()
-    listed, records = list_all(store, keys, lambda _: True)
+    listed, records = list_all(store, lambda _: True)
     wanted = [each for each in listed if each.topic_id is not None and is_wanted(each)]
     unblocking = {(each.topic, each.topic_id) for each in records}
     with nullcontext() if cluster is None else cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
-            some = [list_partition_objects(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            some = [list_partition_objects(store, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
             some = [each for each in some if each.attempts or each.expire]
             known = {} if ask is None else ask(each.partition for each in some)
             for stored in some:
@@ -286,4 +280,4 @@ def find_expired(
                     unblocking=(stored.partition.topic, stored.partition.topic_id) in unblocking,
                     unmanaged=unmanaged,
                 )
-                yield plan_partition(store, keys, stored, managed, retention)
+                yield plan_partition(store, stored, managed, retention)

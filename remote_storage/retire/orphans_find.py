@@ -20,7 +20,6 @@ from tiersnap.remote_storage.inventory.partition_objects import (
     read_claims,
 )
 from tiersnap.remote_storage.inventory.remote_segment import read_segment
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
@@ -48,14 +47,12 @@ from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInf
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, failure
 
 
-def unfinished(
-    store: ObjectStore, keys: ObjectKeys, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]
-) -> Iterator[Orphan]:
+def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
     """Those of the topics that `is_wanted` takes, of this cluster or of none that is named; and of no topic.
 
     Those that are too young are named as such; a plugin's are not, since they may be under way.
     """
-    for probe in old_probes(store, keys, aged.now, -1):
+    for probe in old_probes(store, aged.now, -1):
         orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
         yield orphan if aged.is_old(probe.modified) else aged.waiting(orphan, probe.modified)
     others = []
@@ -65,28 +62,28 @@ def unfinished(
             yield orphan if upload.age > aged.older_than else aged.waiting(orphan, upload.started)
         else:
             others.append(upload)
-    for each in uploads_of_segments(store, keys, others, is_wanted):
-        orphan = _of_segment(store, keys, each, cluster_id)
+    for each in uploads_of_segments(store, others, is_wanted):
+        orphan = _of_segment(store, each, cluster_id)
         if each.upload.age > aged.older_than:
             yield orphan
         elif orphan.action is Fate.REMOVE:
             yield aged.waiting(orphan, each.upload.started)
 
 
-def _of_segment(store: ObjectStore, keys: ObjectKeys, each: UploadOfSegment, cluster_id: str) -> Orphan:
+def _of_segment(store: ObjectStore, each: UploadOfSegment, cluster_id: str) -> Orphan:
     action, reason = Fate.REMOVE, "a killed attempt left it"
     if each.claim is None:
         action, reason = Fate.LEAVE, "no claim of ours names it"
-    elif (theirs := _cluster_id(store, keys, each)) not in (None, cluster_id):
+    elif (theirs := _cluster_id(store, each)) not in (None, cluster_id):
         action, reason = Fate.REFUSE, f"it comes from the cluster {theirs}, this one is {cluster_id}"
     return Orphan(
         OrphanKind.UPLOAD, action, reason, (each.upload.key,), 0, each.partition, each.segment_id, each.upload
     )
 
 
-def _cluster_id(store: ObjectStore, keys: ObjectKeys, each: UploadOfSegment) -> str | None:
+def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
     try:
-        return read_cluster_id(store, keys, each.partition)
+        return read_cluster_id(store, each.partition)
     except CorruptDataError:
         return None
 
@@ -105,15 +102,15 @@ def find_orphans(
     Raises:
         MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
     """
-    keys, aged = ObjectKeys(), Aged(store.now(), older_than)
-    wanted, records = list_all(store, keys, is_wanted)
+    aged = Aged(store.now(), older_than)
+    wanted, records = list_all(store, is_wanted)
     with cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
-            some = [list_partition_objects(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            some = [list_partition_objects(store, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
             known = ask(each.partition for each in some)
             for stored in some:
                 nothing = KnownPartition(stored.partition, cluster.cluster_id)
-                yield from orphans_of(store, keys, stored, known.get(stored.partition, nothing), aged)
+                yield from orphans_of(store, stored, known.get(stored.partition, nothing), aged)
 
     def ask_about(partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, KnownPartition]:
         named = list(partitions)
@@ -121,16 +118,14 @@ def find_orphans(
             return ask(named)
 
     yield from judge_saved_configs(store, records, aged, ask_about)
-    yield from unfinished(store, keys, aged, cluster.cluster_id, is_wanted)
+    yield from unfinished(store, aged, cluster.cluster_id, is_wanted)
 
 
-def orphans_of(
-    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, known: KnownPartition, aged: Aged
-) -> Iterator[Orphan]:
+def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
     """Orphans of one partition; one row for all of them where the partition is refused."""
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
-    claims = read_claims(store, keys, stored, offsets)
+    claims = read_claims(store, stored, offsets)
     look = partial(read_segment, store)
     found = list(judge_attempts(stored, known, aged, claims, look))
     refusal = known.refusal(stored.cluster_id)

@@ -20,7 +20,6 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
     leftovers_of,
 )
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
@@ -65,13 +64,11 @@ def old_leftovers(
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
-def sweep_partition(
-    store: ObjectStore, keys: ObjectKeys, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
-) -> Swept:
+def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED) -> Swept:
     """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
     done, superseded = Swept(), found.superseded
     for each in old_leftovers(store, found, expired):
-        if each in superseded or _is_ended(store, keys, each):
+        if each in superseded or _is_ended(store, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
             _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
@@ -79,16 +76,16 @@ def sweep_partition(
     return done
 
 
-def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | IncompleteSegment) -> bool:
+def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
     """Return whether the attempt is over; end one that holds its claim unfinished and is stale."""
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):
         return True
-    found = claims.read_claim_and_age(store, keys, left.claim.segment)
+    found = claims.read_claim_and_age(store, left.claim.segment)
     if found is None or not _is_held(found[0], left.segment_id):
         return True
     held, age = found
-    return age > GRACE_MS and claims.release(store, keys, held)
+    return age > GRACE_MS and claims.release(store, held)
 
 
 def _is_held(claim: Claim, segment_id: str) -> bool:

@@ -18,7 +18,8 @@ from functools import partial
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
-from tiersnap.remote_storage.layouts.keys import ObjectKeys, ParsedKey
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
@@ -28,6 +29,7 @@ from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError
 from tiersnap.snapshot.units import count_of
@@ -59,9 +61,9 @@ class SweptStore:
         return ", ".join(count_of(count, kind) for kind, count in named.items() if count)
 
 
-def old_probes(store: ObjectStore, keys: ObjectKeys, now: int, older_than: int) -> list[ObjectInfo]:
+def old_probes(store: ObjectStore, now: int, older_than: int) -> list[ObjectInfo]:
     """Return the probes of the store that are older than so many ms."""
-    return [probe for probe in store.list(keys.probes) if now - probe.modified > older_than]
+    return [probe for probe in store.list(PROBES) if now - probe.modified > older_than]
 
 
 def old_uploads(store: ObjectStore, older_than: int) -> list[UnfinishedUpload]:
@@ -76,7 +78,7 @@ def old_uploads(store: ObjectStore, older_than: int) -> list[UnfinishedUpload]:
 
 
 def uploads_of_segments(
-    store: ObjectStore, keys: ObjectKeys, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
+    store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> Iterator[UploadOfSegment]:
     """Yield the uploads of segments of the topics that `is_wanted` takes; a listing of claims for each partition, and a
     request for each claim at the offset of an upload.
@@ -87,12 +89,12 @@ def uploads_of_segments(
         if key is None or key.offset is None or key.segment_id is None or not is_wanted(key.partition.topic):
             continue
         if key.partition not in claimed:
-            claimed[key.partition] = tuple(claimed_segments(store, keys, key.partition))
-        claim = _claim_naming(store, keys, key, claimed[key.partition])
+            claimed[key.partition] = tuple(claimed_segments(store, key.partition))
+        claim = _claim_naming(store, key, claimed[key.partition])
         yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
 
 
-def sweep_store(store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]) -> SweptStore:
+def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:
     """Remove probes, temporary files and unfinished uploads of ours that are older than GRACE_MS; two listings.
 
     What cannot be removed is logged: the next run tries again, and nothing waits for it.
@@ -100,26 +102,24 @@ def sweep_store(store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str],
     Args:
         is_wanted: takes the topics whose uploads are aborted.
     """
-    probes = [probe.key for probe in old_probes(store, keys, store.now(), GRACE_MS)]
+    probes = [probe.key for probe in old_probes(store, store.now(), GRACE_MS)]
     failures = store.delete(probes) if probes else ()
     for failed in failures:
         _log.warning("cannot delete %s%s: %s", store.uri, failed.key, failed.reason)
     old = old_uploads(store, GRACE_MS)
     files = [upload for upload in old if upload.is_ours]
     others = [upload for upload in old if not upload.is_ours]
-    named = [each.upload for each in uploads_of_segments(store, keys, others, is_wanted) if each.claim is not None]
+    named = [each.upload for each in uploads_of_segments(store, others, is_wanted) if each.claim is not None]
     done = SweptStore(len(probes) - len(failures), _abort(store, files), _abort(store, named))
     _log.debug("removed of %s what killed processes left: %s", store.uri, done)
     return done
 
 
-def _claim_naming(
-    store: ObjectStore, keys: ObjectKeys, key: ParsedKey, claimed: Iterable[ClaimedSegment]
-) -> Claim | None:
+def _claim_naming(store: ObjectStore, key: ParsedKey, claimed: Iterable[ClaimedSegment]) -> Claim | None:
     for segment in claimed:
         if segment.base_offset == key.offset:
             with suppress(CorruptDataError):
-                claim = read_claim(store, keys, segment)
+                claim = read_claim(store, segment)
                 if claim is not None and key.segment_id in claim.segment_ids:
                     return claim
     return None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -51,12 +50,10 @@ class SweepTask:
             yield _SWEPT_ROWS.batch(map(self._sweep, _LEFT_ROWS.read([batch])))
 
     def _sweep(self, left: SweepablePartition) -> SweptPartition:
-        keys, name = ObjectKeys(), str(left.partition)
+        name = str(left.partition)
         try:
-            found = list_remote_partition(
-                self.store, keys, left.partition, local=self.is_local, local_start=left.local_start
-            )
-            swept = sweep_partition(self.store, keys, found)
+            found = list_remote_partition(self.store, left.partition, local=self.is_local, local_start=left.local_start)
+            swept = sweep_partition(self.store, found)
         except TiersnapError as error:
             return SweptPartition(name, 0, error.message)
         failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None

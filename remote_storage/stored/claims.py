@@ -26,7 +26,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
@@ -43,7 +44,6 @@ _RACES = 8
 
 def claim(
     store: ObjectStore,
-    keys: ObjectKeys,
     segment: ClaimedSegment,
     attempt: Attempt,
     *,
@@ -59,7 +59,7 @@ def claim(
         CorruptDataError: what is there is no claim.
     """
     fresh = Claim(segment, (attempt,))
-    key = _key(keys, segment)
+    key = _key(segment)
     for _ in range(_RACES):
         try:
             return replace(fresh, etag=store.put_if_absent(key, fresh.encode()).etag)
@@ -105,7 +105,7 @@ def may_take_over(
     return "its holder's process is gone" if gone(holder.process) else None
 
 
-def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attempt, *, is_whole: bool) -> Claim:
+def reopen(store: ObjectStore, finished: Claim, attempt: Attempt, *, is_whole: bool) -> Claim:
     """Claim a segment again whose finished copy is not there any more, or does not hold all of it.
 
     Args:
@@ -116,65 +116,65 @@ def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attem
         ObjectChangedError: another attempt was faster.
     """
     before = finished.without_finished() if is_whole else finished
-    return _replace(store, _key(keys, finished.segment), before.taken_by(attempt))
+    return _replace(store, _key(finished.segment), before.taken_by(attempt))
 
 
-def is_still_ours(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
+def is_still_ours(store: ObjectStore, claimed: Claim) -> bool:
     """Return whether the attempt that holds `claimed` still does; asked before its copy is made visible."""
-    found = read_claim(store, keys, claimed.segment)
+    found = read_claim(store, claimed.segment)
     return found is not None and found.holder == claimed.holder
 
 
-def finish(store: ObjectStore, keys: ObjectKeys, claimed: Claim, snapshot: ClaimedSnapshot | None = None) -> Claim:
+def finish(store: ObjectStore, claimed: Claim, snapshot: ClaimedSnapshot | None = None) -> Claim:
     """Say that the holder's copy is the one that counts; again is fine.
 
     Raises:
         ObjectChangedError: the claim was taken over: the holder's copy is left over, and has to go.
     """
-    return _replace(store, _key(keys, claimed.segment), claimed.finished_by_holder(snapshot))
+    return _replace(store, _key(claimed.segment), claimed.finished_by_holder(snapshot))
 
 
-def release(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
+def release(store: ObjectStore, claimed: Claim) -> bool:
     """Give up, after the holder deleted its objects, so that nobody has to wait; False if it was taken over before."""
     try:
-        _replace(store, _key(keys, claimed.segment), claimed.released())
+        _replace(store, _key(claimed.segment), claimed.released())
     except ObjectChangedError:
         return False
     return True
 
 
-def put_again(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> None:
+def put_again(store: ObjectStore, claimed: Claim) -> None:
     """Write a claim again that the store lost, as one whose holder gave up: it names what may arrive late.
 
     One that another attempt wrote since stays.
     """
     with suppress(ObjectExistsError):
-        store.put_if_absent(_key(keys, claimed.segment), claimed.released().encode())
+        store.put_if_absent(_key(claimed.segment), claimed.released().encode())
 
 
-def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> Claim | None:
+def read_claim(store: ObjectStore, segment: ClaimedSegment) -> Claim | None:
     """The claim of a segment, None if there is none. Raises CorruptDataError: what is there is no claim."""
-    found = read_claim_and_age(store, keys, segment)
+    found = read_claim_and_age(store, segment)
     return found and found[0]
 
 
-def read_claim_and_age(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> tuple[Claim, int] | None:
+def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[Claim, int] | None:
     """The claim of a segment and the ms since its last change, by the store's clock; None if there is none.
 
     Raises:
         CorruptDataError: what is there is no claim.
     """
-    found = _read(store, _key(keys, segment), segment)
+    found = _read(store, _key(segment), segment)
     return found and found[:2]
 
 
-def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
+def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
     """Segments of a partition that have a claim, by base offset; listed, without a look into the claims."""
-    yield from list_beside_claims(store, keys, partition)[0]
+    yield from list_beside_claims(store, partition)[0]
 
 
 def list_beside_claims(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition
+    store: ObjectStore, partition: TopicIdPartition
 ) -> tuple[dict[ClaimedSegment, int], frozenset[KeyKind]]:
     """Return when each claim of a partition was last changed (ms, by the store's clock), and which other kinds of
     objects lie beside the claims.
@@ -192,7 +192,7 @@ def list_beside_claims(
     return claimed, frozenset(kinds)
 
 
-def _key(keys: ObjectKeys, segment: ClaimedSegment) -> str:
+def _key(segment: ClaimedSegment) -> str:
     return keys.claim(segment.partition, segment.base_offset, segment.leader_epoch)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import StoredObject
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _MOST_BYTES = 4096
 
 
-def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, cluster_id: str) -> None:
+def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: str) -> None:
     """Say that the partition's segments come from `cluster_id`; said already is fine.
 
     Raises:
@@ -35,7 +35,7 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     try:
         store.put_if_absent(key, stored_json.encode(_StoredCluster(cluster_id=cluster_id)))
     except ObjectExistsError as error:
-        if _recorded(store, keys, partition) == cluster_id:
+        if _recorded(store, partition) == cluster_id:
             return
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
@@ -45,9 +45,9 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     _log.debug("%s%s: the segments come from cluster %s", store.uri, key, cluster_id)
 
 
-def _recorded(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     try:
-        return read_cluster_id(store, keys, partition)
+        return read_cluster_id(store, partition)
     except NewerFormatError:
         raise
     except CorruptDataError as error:
@@ -55,7 +55,7 @@ def _recorded(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition)
         raise
 
 
-def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+def read_cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     """Return the id of the partition's cluster, None if nobody recorded it; raises as `stored_json.decode`."""
     try:
         return read_decoded(store, keys.cluster(partition), _decode, limit=_MOST_BYTES)

@@ -1,6 +1,6 @@
 """The deletion record of a partition, written before its first object goes: DELETE_SEGMENT_STARTED without a broker.
 
-    <prefix>claims/<topic>-<topic id>/<partition>/expire.json
+    claims/<topic>-<topic id>/<partition>/expire.json
     {"version":1,"logStartOffset":200,"deleting":[{"segmentId":"…","startOffset":0,"endOffset":100}, …]}
 
 End offsets are exclusive. A segment that is deleted (DELETE_SEGMENT_FINISHED) is not named any more, as a broker's
@@ -14,7 +14,8 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import Offset, SegmentId, Stored, StoredObject
@@ -69,25 +70,23 @@ class _StoredRecord(StoredObject, frozen=True, kw_only=True):
     deleting: tuple[Deleting, ...]
 
 
-def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
+def read_record(store: ObjectStore, partition: TopicIdPartition) -> ExpireRecord:
     """Return the deletion record of a partition; raises as `stored_json.decode`."""
     found = stored_json.read(store, keys.expire(partition), ExpireRecord.decode, limit=_MOST_BYTES)
     return ExpireRecord() if found is None else replace(found.content, etag=found.etag)
 
 
-def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:
+def read_records(store: ObjectStore, topic: str) -> dict[TopicIdPartition, ExpireRecord]:
     """Return the deletion record of each partition of a topic, under any topic id. Raises as read_record."""
     found = (keys.recognise(info.key) for info in store.list(keys.topic_claims(topic)))
     return {
-        key.partition: read_record(store, keys, key.partition)
+        key.partition: read_record(store, key.partition)
         for key in found
         if key is not None and key.kind is KeyKind.EXPIRE and key.partition.topic == topic
     }
 
 
-def write_record(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, record: ExpireRecord
-) -> ExpireRecord:
+def write_record(store: ObjectStore, partition: TopicIdPartition, record: ExpireRecord) -> ExpireRecord:
     """Write a record in the place of the one whose etag it has.
 
     Raises:

@@ -1,6 +1,6 @@
 """The configs that `unblock` overrode and must put back: one object per topic, beside the claims in remote storage.
 
-    <prefix>claims/<topic>-<topic id>/unblock.json
+    claims/<topic>-<topic id>/unblock.json
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta
 
 from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.claim_holder import Process, is_gone, this_process
@@ -79,9 +79,8 @@ class _StoredConfigs(StoredObject, frozen=True, kw_only=True):
 class SavedConfigsStore:
     """The records in one place of remote storage; what is written replaces what this object has found, and no other."""
 
-    def __init__(self, store: ObjectStore, keys: ObjectKeys | None = None, *, process: Process | None = None) -> None:
-        self._store, self._keys = store, keys or ObjectKeys()
-        self._process = process or this_process()
+    def __init__(self, store: ObjectStore, *, process: Process | None = None) -> None:
+        self._store, self._process = store, process or this_process()
         self._etags: dict[str, str] = {}
         self._mine: dict[str, SavedConfigs] = {}
         self._noted: dict[str, SavedConfigs] = {}
@@ -98,14 +97,14 @@ class SavedConfigsStore:
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
         """Return the saved configs of a topic that this object read or wrote last, and did not drop."""
-        return self._noted.get(self._keys.unblock(topic, topic_id))
+        return self._noted.get(keys.unblock(topic, topic_id))
 
     def has_saved(self, topic: str, topic_id: str) -> bool:
         """Return whether the topic has an `unblock.json`."""
-        return self._store.head(self._keys.unblock(topic, topic_id)) is not None
+        return self._store.head(keys.unblock(topic, topic_id)) is not None
 
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
-        key = self._keys.unblock(topic, topic_id)
+        key = keys.unblock(topic, topic_id)
 
         def decode(data: bytes, *, name: str) -> SavedConfigs:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
@@ -129,7 +128,7 @@ class SavedConfigsStore:
         Raises:
             UnblockHeldError: another run has recorded it since.
         """
-        key = self._keys.unblock(saved.topic, saved.topic_id)
+        key = keys.unblock(saved.topic, saved.topic_id)
         data = replace(saved, process=self._process).encode()
         try:
             etag = stored_json.write(self._store, key, data, self._etags.get(key))
@@ -142,7 +141,7 @@ class SavedConfigsStore:
 
     def drop(self, saved: SavedConfigs) -> None:
         """Forget a topic, unless another run has recorded it by now. Raises TransientError: it could not be deleted."""
-        key = self._keys.unblock(saved.topic, saved.topic_id)
+        key = keys.unblock(saved.topic, saved.topic_id)
         for known in (self._mine, self._noted):
             known.pop(key, None)
         found, etag = self._store.head(key), self._etags.pop(key, None)
@@ -162,7 +161,7 @@ class SavedConfigsStore:
         self._mine.clear()
 
     def _held(self, saved: SavedConfigs, age: int) -> UnblockHeldError:
-        key, process = self._keys.unblock(saved.topic, saved.topic_id), saved.process
+        key, process = keys.unblock(saved.topic, saved.topic_id), saved.process
         who = f"another run of tiersnap unblock{f' on {process.host} (pid {process.pid})' if process else ''}"
         return UnblockHeldError(
             f"{self._store.uri}{key}: {who} is at {saved.topic}",

@@ -26,7 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.stored_json import Count, Crc, Offset, Stored, StoredObject
@@ -125,18 +126,18 @@ class _StoredManifest(StoredObject, frozen=True, kw_only=True):
     snapshots: tuple[_StoredRecord, ...]
 
 
-def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
+def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
     """Yield the snapshot manifests of a partition, by run id.
 
     Raises:
         CorruptDataError: one cannot be read.
     """
-    for found in manifest_objects(store, keys, partition):
+    for found in manifest_objects(store, partition):
         with suppress(ObjectNotFoundError):  # another run removed it since
             yield _read_manifest(store, found)
 
 
-def manifest_objects(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ObjectInfo]:
+def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ObjectInfo]:
     """List the objects of the snapshot manifests of a partition, by run id."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
@@ -161,7 +162,7 @@ def _read_manifest(store: ObjectStore, found: ObjectInfo) -> SnapshotManifest:
     return read_decoded(store, found.key, SnapshotManifest.decode, limit=_LARGEST_MANIFEST)
 
 
-def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:
+def list_snapshots(store: ObjectStore, partition: TopicIdPartition) -> Iterator[int]:
     """Exclusive end offsets of the snapshot objects of a partition, ascending."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
@@ -169,7 +170,7 @@ def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
             yield parsed.offset
 
 
-def read_snapshot(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, offset: int) -> bytes | None:
+def read_snapshot(store: ObjectStore, partition: TopicIdPartition, offset: int) -> bytes | None:
     """Bytes of the snapshot at an exclusive end offset, None if there is none.
 
     Raises:

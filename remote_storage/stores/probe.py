@@ -46,16 +46,13 @@ _WRONG_ETAG = '"00000000000000000000000000000000"'
 _UNKNOWN = (400, 405, 501)  # answers of servers that do not know a header
 
 
-def check_conditions(store: ObjectStore, probes: str = PROBES) -> None:
+def check_conditions(store: ObjectStore) -> None:
     """Put a probe, try to overwrite it in both ways, and delete it; seven requests in S3.
-
-    Args:
-        probes: how its key begins.
 
     Raises:
         ConditionsIgnoredError: the store does not refuse what it must, or refuses what it must not.
     """
-    key = f"{probes}{uuid.uuid4().hex}"
+    key = f"{PROBES}{uuid.uuid4().hex}"
     first, second, third = (f"tiersnap asks for {word}".encode() for word in ("a probe", "If-None-Match", "If-Match"))
     try:
         try:
@@ -76,14 +73,14 @@ def check_conditions(store: ObjectStore, probes: str = PROBES) -> None:
         _log.debug("probed %s%s, which is deleted again", store.uri, key)
 
 
-def check_lists(store: ObjectStore, probes: str = PROBES) -> None:
+def check_lists(store: ObjectStore) -> None:
     """See that a store answers and may be listed: one request in S3, and nothing is written.
 
     Raises:
         TransientError: it does not answer.
         RemoteStorageError: it refuses the credentials, or there is no such bucket.
     """
-    next(iter(store.list(probes)), None)
+    next(iter(store.list(PROBES)), None)
 
 
 def _refuses_to_create(store: ObjectStore, key: str, data: bytes) -> bool:

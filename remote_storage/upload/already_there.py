@@ -63,7 +63,7 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
     if newest is None or claimed_segment not in inventory.claimed:
         return job.event(segment, segment_id=newest)
     try:
-        found = claims.read_claim_and_age(job.store, job.keys, claimed_segment)
+        found = claims.read_claim_and_age(job.store, claimed_segment)
         if found is None or found[0].holder.segment_id not in same:
             return job.event(segment, segment_id=newest)
         if found[0].finished is None and not _finish(job, segment, *found):
@@ -88,7 +88,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     if stored != ready.producer_snapshot.data:
         _log.info("copied again: %s has another snapshot than is right now", metadata.id)
         return False
-    claims.finish(job.store, job.keys, held, claimed_snapshot(ready))
+    claims.finish(job.store, held, claimed_snapshot(ready))
     _log.info("finished the copy of an attempt that is over: %s", metadata.id)
     return True
 

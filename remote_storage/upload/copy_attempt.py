@@ -61,7 +61,7 @@ class CopyAttempt:
             TiersnapError: see SegmentCopy.
         """
         self.copy.look()
-        if not claims.is_still_ours(self.job.store, self.job.keys, self.claimed):
+        if not claims.is_still_ours(self.job.store, self.claimed):
             raise ClaimLostError(
                 f"{self.claimed.segment}: another attempt took over the claim of {self.claimed.holder.segment_id}",
                 hint="run the same command again: it finds the other attempt's copy",
@@ -80,7 +80,7 @@ class CopyAttempt:
             self.release()
             raise
         try:
-            claims.finish(job.store, job.keys, self.claimed, claimed_snapshot(self.copy.segment))
+            claims.finish(job.store, self.claimed, claimed_snapshot(self.copy.segment))
         except ObjectChangedError as error:
             left = bool(delete_copy(job.store, job.layout, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
@@ -97,7 +97,7 @@ class CopyAttempt:
         started = self._event(SegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
             with suppress(TiersnapError):
-                claims.put_again(self.job.store, self.job.keys, self.claimed)
+                claims.put_again(self.job.store, self.claimed)
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
         if not left:
             self.release()
@@ -105,22 +105,22 @@ class CopyAttempt:
 
     def give_up(self) -> None:
         """Undo a copy that nobody has seen; what cannot be deleted stays named by the claim."""
-        store, keys = self.job.store, self.job.keys
+        store = self.job.store
         with suppress(TiersnapError):
-            if self.copy.undo() or not claims.release(store, keys, self.claimed):
-                claims.put_again(store, keys, self.claimed)
+            if self.copy.undo() or not claims.release(store, self.claimed):
+                claims.put_again(store, self.claimed)
 
     def release(self) -> None:
         """Give up the claim, so that nobody has to wait."""
         with suppress(TiersnapError):
-            claims.release(self.job.store, self.job.keys, self.claimed)
+            claims.release(self.job.store, self.claimed)
 
     def _is_lost(self, error: TiersnapError) -> bool:
         """Return whether another attempt caused `error`: it deletes objects of the attempts whose claim it took."""
         if isinstance(error, ClaimLostError):
             return True
         try:
-            return not claims.is_still_ours(self.job.store, self.job.keys, self.claimed)
+            return not claims.is_still_ours(self.job.store, self.claimed)
         except TiersnapError:
             return False
 
@@ -180,7 +180,7 @@ def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> No
 def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
     new = job.new_attempt()
-    claimed = claims.claim(job.store, job.keys, job.claimed_segment(segment), new)
+    claimed = claims.claim(job.store, job.claimed_segment(segment), new)
     if claimed.finished is None:
         return claimed
     inventory = job.list_remote_partition(segment.base_offset)
@@ -190,8 +190,8 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     check_not_expired(segment, inventory)
     is_whole = claimed.finished in job.replaced.union(copy.segment_id for copy in inventory.segments)
     if not is_whole:
-        check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
-    return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)
+        check_layout(job.store, claimed, job.layout.name, local=job.is_local)
+    return claims.reopen(job.store, claimed, new, is_whole=is_whole)
 
 
 def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stored.snapshot_objects import (
@@ -82,7 +82,6 @@ class StoredSnapshots:
     store: ObjectStore
     run_id: str
     replace: bool = False  # overwrite also what nobody knows to be ours
-    keys: ObjectKeys = field(default_factory=ObjectKeys)
     kept: KeptSnapshots | None = None  # is given the bytes that were stored
     _named: set[TopicIdPartition] = field(default_factory=set)
 
@@ -98,9 +97,9 @@ class StoredSnapshots:
             CorruptDataError: what is there was made of offsets that are in no segment any more.
         """
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
-        key = self.keys.snapshot(partition, snapshot.end_offset)
+        key = keys.snapshot(partition, snapshot.end_offset)
         if snapshot.cluster_id is not None and partition not in self._named:
-            put_cluster_id(self.store, self.keys, partition, snapshot.cluster_id)
+            put_cluster_id(self.store, partition, snapshot.cluster_id)
             self._named.add(partition)
         there = self._put_if_absent(partition, snapshot)
         kept = None if there is None else self._settle(partition, snapshot, there)
@@ -122,7 +121,7 @@ class StoredSnapshots:
 
     def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
         """Return the object that stays; None if the snapshot took its place."""
-        key = self.store.uri + self.keys.snapshot(partition, snapshot.end_offset)
+        key = self.store.uri + keys.snapshot(partition, snapshot.end_offset)
         if there.data == snapshot.data:
             return there.data
         if there.entries is not None:
@@ -138,7 +137,7 @@ class StoredSnapshots:
 
         Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
         """
-        key, metadata = self.keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
+        key, metadata = keys.snapshot(partition, snapshot.end_offset), self._metadata(snapshot)
         try:
             outcome = self.store.put_if_absent(key, snapshot.data, metadata).outcome
         except ObjectExistsError:
@@ -151,7 +150,7 @@ class StoredSnapshots:
         return snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=snapshot.folded_from)
 
     def _read(self, partition: TopicIdPartition, offset: int) -> _There:
-        key = self.keys.snapshot(partition, offset)
+        key = keys.snapshot(partition, offset)
         try:
             found = read_twice_if_damaged(lambda: self.store.read(key, limit=LARGEST_SNAPSHOT))
         except CorruptDataError:
@@ -164,7 +163,7 @@ class StoredSnapshots:
         return _There(found.info, found.data)
 
     def _replace(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> None:
-        key = self.keys.snapshot(partition, snapshot.end_offset)
+        key = keys.snapshot(partition, snapshot.end_offset)
         # Equal checksums say that the computed content was there once, whoever wrote it.
         is_same = there.info.crc32c == crc32c(snapshot.data)
         if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
@@ -189,7 +188,7 @@ class StoredSnapshots:
 
     def _described(self, partition: TopicIdPartition) -> Iterator[SnapshotRecord]:
         """Yield what manifests that can be read say; a damaged one of another run keeps nothing from being stored."""
-        listed = manifest_objects(self.store, self.keys, partition)
+        listed = manifest_objects(self.store, partition)
         return (record for _, manifest in readable_manifests(self.store, listed) for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
@@ -200,7 +199,7 @@ class StoredSnapshots:
             described = {_essence(record) for record in self._described(name)}
             records = [record for record in records if _essence(record) not in described]
         if records:
-            put_manifest(self.store, self.keys, name, self.run_id, records)
+            put_manifest(self.store, name, self.run_id, records)
 
 
 def _record(stored: StoredSnapshot) -> SnapshotRecord:
@@ -237,7 +236,7 @@ def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offs
 
 
 def put_manifest(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
+    store: ObjectStore, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
 ) -> SnapshotManifest:
     """Say what this run wrote; a run that is resumed adds to what it said before.
 

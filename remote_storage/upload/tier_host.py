@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_log import name_of
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
@@ -108,7 +107,7 @@ class HostTier:
         if not self.apply:
             return SweptStore()
         check_conditions(self.store)
-        return sweep_store(self.store, ObjectKeys(), lambda name: matches_topic(name, topic))
+        return sweep_store(self.store, lambda name: matches_topic(name, topic))
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
@@ -180,9 +179,9 @@ class HostTier:
         return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside
 
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
-        job = TierJob(self.store, self.layout, ObjectKeys(), name_of(done.partition), self.tierer, known)
+        job = TierJob(self.store, self.layout, name_of(done.partition), self.tierer, known)
         try:
-            swept = sweep_partition(self.store, job.keys, job.list_remote_partition(done.partition.first_base_offset))
+            swept = sweep_partition(self.store, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
             swept.check()
         except TiersnapError as error:
@@ -207,7 +206,7 @@ class HostTier:
         ]
         name, cluster_id = name_of(partition), listing.cluster_id
         for event in tier_partition(
-            self.store, self.layout, ObjectKeys(), name, planned, self.tierer, cluster_id=cluster_id, known=known
+            self.store, self.layout, name, planned, self.tierer, cluster_id=cluster_id, known=known
         ):
             done.events.append(event)
             if event.error is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -101,7 +100,6 @@ class TierJob:
 
     store: ObjectStore
     layout: Layout
-    keys: ObjectKeys
     partition: TopicIdPartition
     tierer: Tierer
     known: KnownManifests | None = None
@@ -115,7 +113,7 @@ class TierJob:
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
         found = list_remote_partition(
-            self.store, self.keys, self.partition, local=self.is_local, local_start=local_start, known=self.known
+            self.store, self.partition, local=self.is_local, local_start=local_start, known=self.known
         )
         return replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.replaced))
 

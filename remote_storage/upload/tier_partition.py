@@ -15,7 +15,6 @@ from contextlib import closing
 from tiersnap.remote_storage.errors import CopyInFlightError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
@@ -48,7 +47,6 @@ _PATIENCE = 3
 def tier_partition(
     store: ObjectStore,
     layout: Layout,
-    keys: ObjectKeys,
     partition: TopicIdPartition,
     segments: Iterable[PlannedSegment],
     tierer: Tierer,
@@ -62,21 +60,20 @@ def tier_partition(
     that of an attempt which was killed before it could say so. Errors are events, and the last ones.
 
     Args:
-        keys: those of `layout`; claims lie below the same prefix.
         cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
         known: manifests that were read before; None where nobody did.
     """
     planned = tuple(segments)
     if not planned:
         return
-    known = known or KnownManifests(store, keys, partition)
-    job = TierJob(store, layout, keys, partition, tierer, known)
+    known = known or KnownManifests(store, partition)
+    job = TierJob(store, layout, partition, tierer, known)
     try:
         if cluster_id is not None:
-            put_cluster_id(store, keys, partition, cluster_id)
+            put_cluster_id(store, partition, cluster_id)
         inventory = job.list_remote_partition(planned[0].base_offset)
         _check_in_flight(job, inventory)
-        sweep_partition(store, keys, inventory).check()
+        sweep_partition(store, inventory).check()
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
@@ -131,7 +128,7 @@ def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEv
     left = max(job.tierer.wait, _PATIENCE * lost.seconds)
     try:
         while True:
-            found = claims.read_claim(job.store, job.keys, job.claimed_segment(segment))
+            found = claims.read_claim(job.store, job.claimed_segment(segment))
             if found is not None and found.finished is not None:
                 inventory = job.list_remote_partition(segment.base_offset)
                 if is_covered(segment, inventory):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -129,7 +128,7 @@ class TierTask:
         first, planned = ready[0], [each.planned() for each in ready]
         partition = TopicIdPartition(first.topic, first.topic_id, first.partition)
         for event in tier_partition(
-            self.store, self.layout, ObjectKeys(), partition, planned, self.tierer, cluster_id=first.cluster_id
+            self.store, self.layout, partition, planned, self.tierer, cluster_id=first.cluster_id
         ):
             yield TIERED_ROWS.batch([event])
 

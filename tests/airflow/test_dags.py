@@ -17,7 +17,8 @@ from tests.spark import clusters
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.one_writer import only_run
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 
 pytestmark = [
     pytest.mark.airflow,
@@ -93,7 +94,6 @@ print(json.dumps({
 
 def contents(fleet: Fleet) -> tuple[dict[str, bytes], list[tuple[object, ...]]]:
     """Snapshots by key, and for each segment that is visible what identifies it beside its own random id."""
-    keys = ObjectKeys()
     snapshots, segments = {}, []
     for key in fleet.remote.objects():
         parsed = keys.parse(key)

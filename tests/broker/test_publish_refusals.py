@@ -25,7 +25,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
@@ -125,7 +125,7 @@ def test_a_damaged_record_of_expire_refuses_its_partition_and_no_other(site, pub
         shutil.copytree(site.tier(topic), remote, dirs_exist_ok=True)
     store = DirectoryStore(remote)
     (folder,) = remote.glob("kafka-tiered-storage/ledger-0-*")
-    key = ObjectKeys().expire(TopicIdPartition("ledger", folder.name.removeprefix("ledger-0-"), 0))
+    key = keys.expire(TopicIdPartition("ledger", folder.name.removeprefix("ledger-0-"), 0))
     store.put_if_absent(key, b"{")
     code, row, said = publish(remote)
     assert (code, row["topic"], row["publish"], row["refused"]) == (5, "orders", CLOSED, "")

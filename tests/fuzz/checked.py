@@ -14,7 +14,8 @@ from tests.reference.crc32c import crc32c
 from tests.reference.record_batch import read_segment
 from tests.reference.walked import walked
 from tiersnap.jobs.text_files import read_properties, read_topic_ids
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -62,11 +63,11 @@ def snapshot(data: bytes) -> None:
 
 def cluster_record(data: bytes) -> None:
     """The cluster that an object names."""
-    store, keys = DirectoryStore(_folder()), ObjectKeys()
+    store = DirectoryStore(_folder())
     path = _folder() / keys.cluster(PARTITION)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    read_cluster_id(store, keys, PARTITION)
+    read_cluster_id(store, PARTITION)
 
 
 def topic_ids(data: bytes) -> None:
@@ -85,7 +86,6 @@ def client_properties(data: bytes) -> None:
 
 def key_seeds() -> list[str]:
     """Keys of every kind."""
-    keys = ObjectKeys()
     return [
         *(keys.segment(kind, METADATA) for kind in (KeyKind.LOG, KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LOG)),
         keys.unblock("orders", ID),

@@ -15,8 +15,7 @@ from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, meta
 from tests.reference import transaction_state as ts
 from tests.reference.plugin_compressed import packed_sizes
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.layouts import rsm_manifest
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
@@ -164,7 +163,7 @@ def parsers() -> list[Parser]:
         Parser(
             "object key",
             [key.encode() for key in checked.key_seeds()],
-            lambda data: ObjectKeys().parse(data.decode("utf-8", "replace")),
+            lambda data: keys.parse(data.decode("utf-8", "replace")),
             (InvalidKeyError,),
         ),
         Parser(

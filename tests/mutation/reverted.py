@@ -14,7 +14,7 @@ REVERTED = (
     Danger(
         "remote_storage/upload/copy_attempt.py",
         "a claim that was lost is not written again",
-        "claims.put_again(self.job.store, self.job.keys, self.claimed)",
+        "claims.put_again(self.job.store, self.claimed)",
         "pass",
     ),
     Danger(
@@ -77,7 +77,7 @@ REVERTED = (
     Danger(_STORE_LEFTOVERS, "an upload of a kept copy stays", "_id in claim.segment_ids:", "_id == claim.finished:"),
     Danger(_STORE_LEFTOVERS, "a temporary file stays", "_abort(store, files), _abort", "0, _abort"),
     Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes) if probes else ()", "failures = ()"),
-    Danger(_UNFINISHED, "remove-orphans leaves probes", "in old_probes(store, keys, aged.now, -1):", "in ():"),
+    Danger(_UNFINISHED, "remove-orphans leaves probes", "in old_probes(store, aged.now, -1):", "in ():"),
     Danger(_UNFINISHED, "remove-orphans leaves uploads", "in old_uploads(store, -1):", "in ():"),
     Danger(_SMALL, "damage is not read again", "message)\n        return read()", "message)\n        raise"),
     Danger(

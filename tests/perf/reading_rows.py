@@ -20,7 +20,6 @@ from tests.reference.tiered import rows_of
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -113,15 +112,13 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
     end = 10 * count + 1
     made_folder = lb.write_partition(folder / "tier", "orders", 0, segments, high_watermark=end, topic_id=TOPIC_ID)
     store = S3Store(BUCKET, "", S3Settings(endpoint_url=proxy.url, region="us-east-1", path_style=True))
-    layout = AivenLayout(ObjectKeys("p/"))
+    layout = AivenLayout()
     ready = planned(made_folder)
 
     def requests(chosen: Callable[[int], bool]) -> int:
         proxy.requests.clear()
         wanted = [each for number, each in enumerate(ready) if chosen(number)]
-        done = rows_of(
-            tier_partition(store, layout, layout.keys, PARTITION, wanted, Tierer("bench", 1_700_000_000_000))
-        )
+        done = rows_of(tier_partition(store, layout, PARTITION, wanted, Tierer("bench", 1_700_000_000_000)))
         assert [row["error"] for row in done] == [None] * len(done)
         return sum("partNumber=" not in request for request in proxy.requests)
 

@@ -19,7 +19,8 @@ from tests.protocol.faults import Fault
 from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, template
 from tests.protocol.world import DAY, HOUR, Hand, World
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.snapshot.errors import ExitCode
 
@@ -206,11 +207,11 @@ class Scenario:
     def _spoil(self, *kinds: KeyKind) -> None:
         """The store loses an object, or damages one that only tiersnap knows."""
         store = self.world.store
-        parsed = {key: ObjectKeys().recognise(key) for key in sorted(store.objects)}
-        keys = [key for key, found in parsed.items() if found is not None and found.kind in kinds]
-        if not keys:
+        parsed = {key: keys.recognise(key) for key in sorted(store.objects)}
+        known = [key for key, found in parsed.items() if found is not None and found.kind in kinds]
+        if not known:
             return
-        key = self.dice.choice(keys)
+        key = self.dice.choice(known)
         with self.world.event(f"the store spoils {key}"):
             if KeyKind.SNAPSHOT in kinds:
                 store.flip(key)
@@ -251,7 +252,7 @@ class Scenario:
         name = self.dice.choice(LAST[self.kind])
         if name == "c expire" and (self.world.is_lost or Fault.LOST_PUT in self.trouble.faults):
             return
-        record = read_record(self.world.store, ObjectKeys(), PARTITION)
+        record = read_record(self.world.store, PARTITION)
         if name == "a tier" and (record.deleting or (record.log_start_offset and self.world.is_lost)):
             return
         codes = []
@@ -293,7 +294,7 @@ class Scenario:
 
     def left_behind(self, log_start: int) -> list[str]:
         """Objects that nobody needs and that hold user data, or that cost money; `log_start` where no broker rules."""
-        parsed = {key: ObjectKeys().recognise(key) for key in self.world.store.objects}
+        parsed = {key: keys.recognise(key) for key in self.world.store.objects}
         needed = self._needed(log_start)
         unfinished = [upload.key for upload in self.world.store.uploads.values()]
         return unfinished + [
@@ -310,7 +311,7 @@ class Scenario:
             return {each.id.segment_id for each in self.world.brokers.index().segments()}
         ends = {key: self.world.end_of(key.removesuffix(".rsm-manifest")) for key in self.world.store.objects}
         return {
-            ObjectKeys().recognise(key).segment_id
+            keys.recognise(key).segment_id
             for key, end in ends.items()
             if key.endswith(".rsm-manifest") and end is not None and end > log_start
         }

@@ -26,7 +26,8 @@ from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, STORAGE_MANAGER
 from tests.reference.situations import CannotBeLaidOutError
 from tiersnap.jobs.cli import run
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, SegmentState, new_segment_id
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
@@ -96,7 +97,7 @@ class Place:
 
     def keys(self, kind: KeyKind) -> list[str]:
         """Objects of a kind, in order."""
-        parsed = {key: ObjectKeys().recognise(key) for key in sorted(self.world.store.objects)}
+        parsed = {key: keys.recognise(key) for key in sorted(self.world.store.objects)}
         return [key for key, found in parsed.items() if found is not None and found.kind is kind]
 
 

@@ -10,7 +10,7 @@ from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age, rows_of
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -26,7 +26,6 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
 
-KEYS = ObjectKeys()
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 DAY = 86_400_000
 _STEPS = list(SegmentState)
@@ -36,7 +35,7 @@ def tier_ours(store: ObjectStore, layout: Layout, log_dir: Path, *, run_id: str 
     """Tier the three closed segments of a log that is written to `log_dir`."""
     segments = planned(write_log(log_dir))
     tierer = Tierer(run_id, 1_700_000_000_500, wait=0)
-    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, segments, tierer, cluster_id=CLUSTER))
+    rows = rows_of(tier_partition(store, layout, PARTITION, segments, tierer, cluster_id=CLUSTER))
     assert [row["error"] for row in rows] == [None] * len(rows)
 
 
@@ -74,8 +73,8 @@ def known(*records: RemoteLogSegmentMetadata, log_start: int | None = 0, **chang
 
 def orphans(store: ObjectStore, told: KnownPartition, *, older_than: int = DAY) -> list[Orphan]:
     """All that is found of the partition."""
-    stored = list_partition_objects(store, KEYS, PARTITION)
-    return list(orphans_of(store, KEYS, stored, told, Aged(store.now(), older_than)))
+    stored = list_partition_objects(store, PARTITION)
+    return list(orphans_of(store, stored, told, Aged(store.now(), older_than)))
 
 
 def removable(found: Iterable[Orphan]) -> set[str]:
@@ -85,5 +84,5 @@ def removable(found: Iterable[Orphan]) -> set[str]:
 
 def copies(store: ObjectStore) -> set[str]:
     """Segment ids of which there is any object."""
-    parsed = (KEYS.recognise(info.key) for info in store.list())
+    parsed = (keys.recognise(info.key) for info in store.list())
     return {key.segment_id for key in parsed if key and key.segment_id}

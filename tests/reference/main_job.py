@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tests.reference.agreeing import Rows, folded_at, read_log
 from tests.reference.command import tiersnap
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
@@ -23,7 +24,7 @@ def snapshots_of_run(log_dir: Path, folder: Path, *options: str) -> Stored:
     tiersnap("run", *places, *told, *options)
     stored: Stored = {}
     for path in remote.rglob("*.snapshot"):
-        key = ObjectKeys().parse(str(path.relative_to(remote)))
+        key = keys.parse(str(path.relative_to(remote)))
         if key.kind is KeyKind.SNAPSHOT:
             stored.setdefault(key.partition.topic, {})[key.offset] = snapshot_file.decode(path.read_bytes()).tolist()
     return stored

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.tiered import LOCAL, tier
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -30,7 +29,7 @@ def tiered_store(path: Path) -> DirectoryStore:
     store = DirectoryStore(path)
     tier(ORIGINAL, store)
     at = read_partition(LOCAL, str(ORIGINAL), Checkpoints())
-    put_cluster_id(store, ObjectKeys(), TopicIdPartition(at.topic, at.topic_id, at.partition), CLUSTER)
+    put_cluster_id(store, TopicIdPartition(at.topic, at.topic_id, at.partition), CLUSTER)
     return store
 
 

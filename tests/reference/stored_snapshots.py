@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
@@ -12,7 +12,6 @@ from tiersnap.remote_storage.upload.stored_snapshots import snapshot_metadata
 
 def put_snapshot(
     store: ObjectStore,
-    keys: ObjectKeys,
     partition: TopicIdPartition,
     snapshot: TrustedSnapshot,
     *,

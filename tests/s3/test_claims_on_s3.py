@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference.listed_claims import list_claims
 from tests.s3.test_s3_faults import is_put
-from tests.unit.test_claims_interleaved import KEYS, SEGMENT, attempt
+from tests.unit.test_claims_interleaved import SEGMENT, attempt
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.stored.claim import ClaimedSnapshot
 from tiersnap.remote_storage.stored.claims import claim, finish, is_still_ours, release
@@ -18,62 +18,62 @@ SNAPSHOT = ClaimedSnapshot(1, "COMPUTED", "MATCHES")
 
 
 def test_attempts_keep_out_of_each_others_way(store):
-    first = claim(store, KEYS, SEGMENT, attempt("r1"))
+    first = claim(store, SEGMENT, attempt("r1"))
     with pytest.raises(ClaimedError, match="r1"):
-        claim(store, KEYS, SEGMENT, attempt("r2"))
-    second = claim(store, KEYS, SEGMENT, attempt("r1"))
+        claim(store, SEGMENT, attempt("r2"))
+    second = claim(store, SEGMENT, attempt("r1"))
     assert second.earlier == first.attempts
-    assert not is_still_ours(store, KEYS, first)
-    assert is_still_ours(store, KEYS, second)
+    assert not is_still_ours(store, first)
+    assert is_still_ours(store, second)
     with pytest.raises(ObjectChangedError):
-        finish(store, KEYS, first, SNAPSHOT)
-    assert release(store, KEYS, second)
-    third = claim(store, KEYS, SEGMENT, attempt("r3"))
-    done = finish(store, KEYS, third, SNAPSHOT)
-    assert claim(store, KEYS, SEGMENT, attempt("r4")) == done
-    assert list(list_claims(store, KEYS, SEGMENT.partition)) == [done]
+        finish(store, first, SNAPSHOT)
+    assert release(store, second)
+    third = claim(store, SEGMENT, attempt("r3"))
+    done = finish(store, third, SNAPSHOT)
+    assert claim(store, SEGMENT, attempt("r4")) == done
+    assert list(list_claims(store, SEGMENT.partition)) == [done]
 
 
 def test_a_claim_is_stale_by_the_date_header_of_the_server(proxy, faulty_store):
-    claim(faulty_store, KEYS, SEGMENT, attempt("r1"))
+    claim(faulty_store, SEGMENT, attempt("r1"))
     proxy.when(
         lambda method, _: method == "GET", "header", header=("Date", "Sun, 22 Nov 2099 01:00:00 GMT"), times=1
     )  # fmt: skip
-    assert claim(faulty_store, KEYS, SEGMENT, attempt("r2")).holder.run_id == "r2"
+    assert claim(faulty_store, SEGMENT, attempt("r2")).holder.run_id == "r2"
 
 
 @pytest.mark.parametrize("date", ["", "not a date"])
 def test_a_server_that_does_not_say_the_time_makes_nothing_stale(proxy, faulty_store, date):
-    claim(faulty_store, KEYS, SEGMENT, attempt("r1"))
+    claim(faulty_store, SEGMENT, attempt("r1"))
     proxy.when(lambda method, _: method == "GET", "header", header=("Date", date))
     with pytest.raises(ClaimedError):
-        claim(faulty_store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=0)
+        claim(faulty_store, SEGMENT, attempt("r2"), stale_after_ms=0)
 
 
 def test_a_claim_whose_answer_was_lost_is_had(proxy, faulty_store):
     for use in (
-        lambda: claim(faulty_store, KEYS, SEGMENT, attempt("r")),  # put if absent
-        lambda: claim(faulty_store, KEYS, SEGMENT, attempt("r")),  # taken over
+        lambda: claim(faulty_store, SEGMENT, attempt("r")),  # put if absent
+        lambda: claim(faulty_store, SEGMENT, attempt("r")),  # taken over
     ):
         proxy.rules.clear()
         rule = proxy.when(lambda method, path: is_put(method, path), "drop-answer", times=2)
         held = use()
         assert rule.hits == 2
-        assert is_still_ours(faulty_store, KEYS, held)
+        assert is_still_ours(faulty_store, held)
     proxy.when(is_put, "drop-answer", times=1)
-    assert finish(faulty_store, KEYS, held).finished == held.holder.segment_id
+    assert finish(faulty_store, held).finished == held.holder.segment_id
 
 
 @pytest.mark.parametrize(("size", "budget"), [(1000, 6), (2 * MIN_PART_SIZE + 1, 7)])
 def test_a_segment_costs_at_most_seven_requests_besides_its_parts(proxy, faulty_store, size, budget):
     log = random.Random(size).randbytes(size)
-    held = claim(faulty_store, KEYS, SEGMENT, attempt("r"))
+    held = claim(faulty_store, SEGMENT, attempt("r"))
     puts = [
         faulty_store.put_file_if_absent("x.log", io.BytesIO(log), len(log)),
         faulty_store.put_if_absent("x.indexes", b"indexes"),
     ]
-    assert is_still_ours(faulty_store, KEYS, held)
+    assert is_still_ours(faulty_store, held)
     puts.append(faulty_store.put_if_absent("x.rsm-manifest", b"{}"))
-    finish(faulty_store, KEYS, held)
+    finish(faulty_store, held)
     assert all(put.proved and put.outcome.is_ours for put in puts)  # nothing needs a second look
     assert len([request for request in proxy.requests if "partNumber" not in request]) == budget

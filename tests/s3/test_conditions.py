@@ -9,18 +9,16 @@ from tests.reference.planned import write_log
 from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import anything, is_put
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TransientError
 
 pytestmark = pytest.mark.s3
-KEYS = ObjectKeys("tiered/")
 
 
 def test_a_store_that_keeps_its_conditions_passes_and_nothing_is_left(store):
-    check_conditions(store, KEYS.probes)
+    check_conditions(store)
     assert list(store.list()) == []
     assert list(store.unfinished_uploads()) == []
 
@@ -37,7 +35,7 @@ def without(proxy, bucket, header: str, checksums: Checksums) -> S3Store:
 def test_a_server_that_ignores_a_condition_is_refused_by_name(proxy, bucket, header, checksums, s3_store):
     store = without(proxy, bucket, header, checksums)
     with pytest.raises(ConditionsIgnoredError) as raised:
-        check_conditions(store, KEYS.probes)
+        check_conditions(store)
     assert header in raised.value.message.lower()
     assert f"s3://{bucket}/some/prefix/" in raised.value.message
     assert (raised.value.exit_code, "conditional writes" in raised.value.hint) == (ExitCode.USAGE, True)
@@ -59,18 +57,18 @@ def test_nothing_is_written_to_a_server_that_ignores_a_condition(proxy, bucket, 
 def test_a_server_that_refuses_the_header_itself_is_named_as_well(proxy, faulty_store, status, code):
     proxy.when(is_put, "answer", status=status, code=code)
     with pytest.raises(ConditionsIgnoredError, match=code):
-        check_conditions(faulty_store, KEYS.probes)
+        check_conditions(faulty_store)
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, RemoteStorageError), (503, TransientError)])
 def test_another_trouble_is_not_taken_for_an_answer(proxy, faulty_store, status, error):
     proxy.when(anything, "answer", status=status, code="AccessDenied" if status == 403 else "SlowDown")
     with pytest.raises(error) as raised:
-        check_conditions(faulty_store, KEYS.probes)
+        check_conditions(faulty_store)
     assert not isinstance(raised.value, ConditionsIgnoredError)
 
 
 def test_seven_requests_are_what_it_costs(proxy, faulty_store):
-    check_conditions(faulty_store, KEYS.probes)
+    check_conditions(faulty_store)
     assert [request.split()[0] for request in proxy.requests] == ["PUT", "PUT", "HEAD", "PUT", "HEAD", "PUT", "DELETE"]
-    assert all("/some/prefix/tiered/claims/probe-" in request for request in proxy.requests)
+    assert all("/some/prefix/claims/probe-" in request for request in proxy.requests)

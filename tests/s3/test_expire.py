@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.left_over import KEYS, finished, tier_ours
+from tests.reference.left_over import finished, tier_ours
 from tests.reference.planned import PARTITION
 from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import is_put
@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stores.s3_store import S3Store
 
 pytestmark = pytest.mark.s3
 
-LAYOUT = AivenLayout(KEYS)
+LAYOUT = AivenLayout()
 
 
 def expire(url: str, bucket: str, *words: str):
@@ -56,7 +56,7 @@ def test_what_may_not_be_deleted_is_a_row_and_ends_with_6(proxy, bucket, tmp_pat
     ran = expire(proxy.url, bucket, "--apply")
     assert_said(ran, 6, "still there")
     assert "s3:DeleteObject" in ran.row(base_offset=0)["reason"]
-    left = list_partition_objects(store, KEYS, PARTITION).attempts
+    left = list_partition_objects(store, PARTITION).attempts
     assert [(each.start_offset, each.missing) for each in left] == [(0, ()), (5, ()), (10, ())]
     proxy.rules.clear()
     assert_said(expire(proxy.url, bucket, "--apply"), 0)

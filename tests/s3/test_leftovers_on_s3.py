@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.left_over import KEYS
 from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
@@ -43,20 +42,20 @@ def test_sweep_store_aborts_the_upload_whose_answer_was_lost(proxy, faulty_store
     """The request is repeated, so two uploads are begun, and one of them is completed."""
     lost = proxy.when(lambda method, path: method == "POST" and path.endswith("?uploads"), "drop-answer", times=1)
     ready = planned(write_log(tmp_path, payload=PAYLOAD))[:1]
-    rows = rows_of(tier_partition(faulty_store, AivenLayout(KEYS), KEYS, PARTITION, ready, Tierer("run", 1)))
+    rows = rows_of(tier_partition(faulty_store, AivenLayout(), PARTITION, ready, Tierer("run", 1)))
     assert ([row["error"] for row in rows], lost.hits) == ([None, None], 1)
     (left,) = faulty_store.unfinished_uploads()
     theirs = begin_upload(faulty_store, new_segment_id())
     # moto dates every upload in 2010.
-    assert sweep_store(faulty_store, KEYS, lambda topic: topic != "orders") == SweptStore()
-    assert sweep_store(faulty_store, KEYS, lambda _: True) == SweptStore(uploads=1)
+    assert sweep_store(faulty_store, lambda topic: topic != "orders") == SweptStore()
+    assert sweep_store(faulty_store, lambda _: True) == SweptStore(uploads=1)
     assert [upload.key for upload in faulty_store.unfinished_uploads()] == [theirs]
     assert left.key != theirs
 
 
 def test_sweep_store_goes_on_where_uploads_may_not_be_listed(proxy, faulty_store):
     proxy.when(lambda _, path: "uploads" in path, "answer", status=403, code="AccessDenied")
-    assert sweep_store(faulty_store, KEYS, lambda _: True) == SweptStore()
+    assert sweep_store(faulty_store, lambda _: True) == SweptStore()
 
 
 def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
@@ -75,8 +74,8 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
     assert (process.returncode, stalled.hits > 0) == (143, True), said
     assert "Traceback" not in said
     store = S3Store(bucket, "", settings_for(proxy.url))
-    found = list_remote_partition(store, KEYS, PARTITION, local=False)
+    found = list_remote_partition(store, PARTITION, local=False)
     assert (found.segments, found.leftovers) == ((), ())
-    claimed = list(list_claims(store, KEYS, PARTITION))
+    claimed = list(list_claims(store, PARTITION))
     assert claimed
     assert all(claim.holder.ended for claim in claimed), "the next run on any host need not wait"

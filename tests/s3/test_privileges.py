@@ -15,7 +15,6 @@ from tests.reference.s3_permissions import ALLOWED, key_of, permission
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
@@ -79,7 +78,7 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
 
 
 def test_large_segments_and_what_is_taken_back_need_nothing_else(proxy, bucket, tmp_path):
-    store, layout = S3Store(bucket, "tiers/", settings_for(proxy.url)), AivenLayout(ObjectKeys())
+    store, layout = S3Store(bucket, "tiers/", settings_for(proxy.url)), AivenLayout()
     segment = make_segment(tmp_path, log_size=2 * MIN_PART_SIZE)
     copy = attempt(segment)
     copy_segment(store, layout, segment, copy)

@@ -15,7 +15,6 @@ from tests.reference.kill_steps import content
 from tests.reference.stored_snapshots import put_snapshot
 from tests.reference.tiered import tier
 from tests.s3.conftest import settings_for
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.s3_settings import Checksums
@@ -38,7 +37,7 @@ def tiered(endpoint, bucket) -> str:
     """URI of the bucket with a tiered partition."""
     store = S3Store(bucket, "some/prefix/", settings_for(endpoint))
     tier(TV2, store)
-    put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
+    put_cluster_id(store, AT, CLUSTER)
     return f"s3://{bucket}/some/prefix"
 
 
@@ -154,8 +153,8 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
     at, records = TopicIdPartition("ledger", None, 0), []
     for path in sorted((DATA / "ledger-2.7.2/expected/ledger-0").iterdir())[:4]:
         snapshot = TrustedSnapshot(int(path.stem), path.read_bytes(), Provenance.COMPUTED)
-        records.append(put_snapshot(store, ObjectKeys(), at, snapshot, run_id="r", fold_start_offset=0)[0])
-    put_manifest(store, ObjectKeys(), at, "r", records)
+        records.append(put_snapshot(store, at, snapshot, run_id="r", fold_start_offset=0)[0])
+    put_manifest(store, at, "r", records)
     folder = shutil.copytree(DATA / "ledger-2.7.2/logs/ledger-0", tmp_path / "disk/ledger-0")
     shutil.copy(DATA / "ledger-2.7.2/logs/replication-offset-checkpoint", folder.parent)
     command = ("install", "--remote", f"s3://{bucket}/p", "--to", folder.parent, "--apply")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.left_over import CLUSTER, KEYS, PARTITION
+from tests.reference.left_over import CLUSTER, PARTITION
 from tests.reference.planned import planned, write_log
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptDataError
@@ -23,7 +24,7 @@ def test_put_replaces_a_snapshot_object_whose_bytes_rotted(
     name = (PARTITION.topic, PARTITION.topic_id, PARTITION.partition)
     snapshot = SnapshotObject(*name, CLUSTER, 5, data, "COMPUTED", 0, 2)
     assert StoredSnapshots(comparing_store, "run-1").put(snapshot).is_new
-    key = KEYS.snapshot(PARTITION, 5)
+    key = keys.snapshot(PARTITION, 5)
     path = comparing_folder / comparing_store.bucket / comparing_store.prefix / key
     with path.open("r+b") as file:  # in place, so that the checksum beside it stays
         file.seek(20)

@@ -17,8 +17,8 @@ from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.errors import CorruptSegmentError
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.s3
 
 ROOT = Path(__file__).parents[2]
 PAYLOAD = 2 * MIN_PART_SIZE
-LAYOUT = AivenLayout(ObjectKeys("p/"))
+LAYOUT = AivenLayout()
 
 
 def keys_in(store: S3Store) -> list[str]:
@@ -93,7 +93,7 @@ def test_tier_partition_takes_at_most_8_requests_a_segment_besides_parts(proxy, 
 
     def requests(to_tier) -> int:
         proxy.requests.clear()
-        rows = rows_of(tier_partition(store, LAYOUT, LAYOUT.keys, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
+        rows = rows_of(tier_partition(store, LAYOUT, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
         assert [row["error"] for row in rows] == [None] * len(rows)
         assert len(rows) == 2 * len(to_tier)
         return sum("partNumber=" not in request for request in proxy.requests)
@@ -160,7 +160,7 @@ def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(
     proxy.rules.clear()
     # Nothing is visible, but the parts that arrived are there and cost money.
     assert LAYOUT.inspect(store, copy) is StoredState.ABSENT
-    left = list(store.unfinished_uploads(LAYOUT.keys.segment_stem(copy)))
+    left = list(store.unfinished_uploads(keys.segment_stem(copy)))
     assert [upload.key for upload in left] == [LAYOUT.log_key(copy)]
     store.abort_upload(left[0])
     assert list(store.unfinished_uploads()) == []

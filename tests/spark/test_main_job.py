@@ -24,7 +24,8 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode
 from tiersnap.snapshot.formats import snapshot_file
@@ -68,7 +69,7 @@ def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
     assert code == 4, "topics of 2.7.2 have no id, so nothing of them is tiered"
     observed = {}
     for key in remote.objects():
-        parsed = ObjectKeys().parse(key)
+        parsed = keys.parse(key)
         if parsed.kind is KeyKind.SNAPSHOT:
             folder = f"{parsed.partition.topic}-{parsed.partition.partition}"
             observed[folder, parsed.offset] = snapshot_file.decode(remote.store.get(key))
@@ -83,7 +84,7 @@ def test_of_a_partition_of_which_nobody_knows_what_remote_storage_holds_nothing_
     segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
     for topic in ("orders", "payments"):
         write_partition(tmp_path / "logs", topic, 0, segments, topic_id=TOPIC_IDS[topic], high_watermark=20)
-    keys, orders = ObjectKeys(), TopicIdPartition("orders", TOPIC_IDS["orders"], 0)
+    orders = TopicIdPartition("orders", TOPIC_IDS["orders"], 0)
     remote.store.put_if_absent(keys.expire(orders), b"{")
     for _ in range(2):  # the second finds nothing else to do
         assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
@@ -190,7 +191,7 @@ def test_after_one_new_segment_only_that_one_is_decoded(
     assert_follows_schema(said, "json")
     result = json.loads(said)["result"]
     assert (result["segments_decoded"], result["segments_tiered"]) == (1, 1)
-    new = [ObjectKeys().parse(key) for key in set(remote.objects()) - before]
+    new = [keys.parse(key) for key in set(remote.objects()) - before]
     assert {key.offset for key in new} == {519}
     assert {key.kind for key in new} == {KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST, KeyKind.CLAIM}
 

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 
 pytestmark = pytest.mark.spark
@@ -71,7 +72,7 @@ def test_a_killed_run_is_finished_with_one_copy_of_each_segment(
     assert tiersnap(command) in (0, 4)
     kinds: defaultdict[KeyKind, Counter[tuple[str, int]]] = defaultdict(Counter)
     for key in remote.objects():
-        parsed = ObjectKeys().parse(key)
+        parsed = keys.parse(key)
         if parsed.segment_id is not None and parsed.offset is not None:
             kinds[parsed.kind][str(parsed.partition), parsed.offset] += 1
     assert len(kinds[KeyKind.LOG]) == 18

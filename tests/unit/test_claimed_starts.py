@@ -13,8 +13,8 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
@@ -28,7 +28,6 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys()
 COMPUTED = ClaimedSnapshot(0xAB, Provenance.COMPUTED, "")
 
 
@@ -46,8 +45,8 @@ def row(segment_id: str, start: int = 0, *epochs: int) -> ListedCopy:
 def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: ClaimedSnapshot | None = COMPUTED) -> str:
     """The segment id of a copy whose claim is finished."""
     segment_id = new_segment_id()
-    held = claim(store, KEYS, ClaimedSegment(PARTITION, start, epoch), Attempt(segment_id, "run-1"))
-    finish(store, KEYS, held, snapshot)
+    held = claim(store, ClaimedSegment(PARTITION, start, epoch), Attempt(segment_id, "run-1"))
+    finish(store, held, snapshot)
     return segment_id
 
 
@@ -66,14 +65,14 @@ def test_the_claim_is_that_of_the_newest_leader_epoch_of_the_copy(store):
 
 def test_a_copy_that_the_claim_does_not_say_is_finished_gives_none(store):
     segment = ClaimedSegment(PARTITION, 0, 0)
-    held = claim(store, KEYS, segment, Attempt(new_segment_id(), "run-1"))
+    held = claim(store, segment, Attempt(new_segment_id(), "run-1"))
     assert find_start(store, PARTITION, [row(held.holder.segment_id)]) is None
-    finish(store, KEYS, held, COMPUTED)
+    finish(store, held, COMPUTED)
     assert find_start(store, PARTITION, [row(new_segment_id())]) is None
 
 
 def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store):
-    store.put_if_absent(KEYS.claim(PARTITION, 0, 0), b"{")
+    store.put_if_absent(keys.claim(PARTITION, 0, 0), b"{")
     second = finished(store, 5)
     assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)]).segment_id == second
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.listed_claims import list_claims
 from tests.reference.lying_store import LyingStore
-from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
+from tests.unit.test_claims_interleaved import ELSEWHERE, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.stored.claim import (
     MAX_ATTEMPTS,
     MAX_BYTES,
@@ -40,7 +41,7 @@ from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError,
 
 pytestmark = pytest.mark.unit
 
-KEY = KEYS.claim(PARTITION, SEGMENT.base_offset, SEGMENT.leader_epoch)
+KEY = keys.claim(PARTITION, SEGMENT.base_offset, SEGMENT.leader_epoch)
 
 
 @pytest.fixture
@@ -138,30 +139,30 @@ NO_CLAIMS = [
 def test_what_is_no_claim_is_named_and_not_taken_for_one(store, data):
     store.put_if_absent(KEY, data)
     for use in (
-        lambda: claim(store, KEYS, SEGMENT, attempt("r")),
-        lambda: read_claim(store, KEYS, SEGMENT),
-        lambda: list(list_claims(store, KEYS, PARTITION)),
+        lambda: claim(store, SEGMENT, attempt("r")),
+        lambda: read_claim(store, SEGMENT),
+        lambda: list(list_claims(store, PARTITION)),
     ):
         with pytest.raises(CorruptDataError, match=KEY):
             use()
     assert store.get(KEY) == data
-    assert list(claimed_segments(store, KEYS, PARTITION)) == [SEGMENT]
+    assert list(claimed_segments(store, PARTITION)) == [SEGMENT]
 
 
 def test_read_claim_reads_again_when_a_byte_flipped(store):
     lying = LyingStore(store)
-    held = claim(lying, KEYS, SEGMENT, attempt("r1"))
+    held = claim(lying, SEGMENT, attempt("r1"))
     lying.flips[KEY] = 1
-    assert read_claim(lying, KEYS, SEGMENT) == held
+    assert read_claim(lying, SEGMENT) == held
     assert lying.reads == [KEY, KEY]
 
 
 def test_read_claim_calls_it_damage_when_damaged_twice(store):
     lying = LyingStore(store)
-    claim(lying, KEYS, SEGMENT, attempt("r1"))
+    claim(lying, SEGMENT, attempt("r1"))
     lying.flips[KEY] = 2
     with pytest.raises(CorruptDataError, match="not a claim that this tiersnap reads"):
-        read_claim(lying, KEYS, SEGMENT)
+        read_claim(lying, SEGMENT)
     assert lying.reads == [KEY, KEY]
 
 
@@ -180,8 +181,8 @@ def test_what_no_claim_could_say_is_not_attempted(wrong):
 def test_of_very_many_attempts_the_newest_are_kept(store):
     known = [attempt("one task") for _ in range(MAX_ATTEMPTS + 3)]
     for mine in known:
-        held = claim(store, KEYS, SEGMENT, mine)
-    assert held.attempts == read_claim(store, KEYS, SEGMENT).attempts == tuple(known[3:])
+        held = claim(store, SEGMENT, mine)
+    assert held.attempts == read_claim(store, SEGMENT).attempts == tuple(known[3:])
 
 
 # --- who may take over
@@ -189,15 +190,15 @@ def test_of_very_many_attempts_the_newest_are_kept(store):
 
 def test_a_claim_that_is_held_says_by_whom_and_since_when(store):
     mine = attempt("run-1", "s3://tables/x")
-    claim(store, KEYS, SEGMENT, mine)
+    claim(store, SEGMENT, mine)
     os.utime(store.root / KEY, (1_800_000_000, 1_800_000_000))
     with pytest.raises(ClaimedError) as raised:
-        claim(store, KEYS, SEGMENT, attempt("run-2", "s3://other/x"), stale_after_ms=10**15)
+        claim(store, SEGMENT, attempt("run-2", "s3://other/x"), stale_after_ms=10**15)
     assert raised.value.exit_code is ExitCode.TRANSIENT
     assert isinstance(raised.value, TransientError)
     for word in ("run-1", "s3://tables/x", "another-host", "2027-01-15 08:00:00", "payments"):
         assert word in raised.value.message
-    assert read_claim(store, KEYS, SEGMENT).holder == mine
+    assert read_claim(store, SEGMENT).holder == mine
 
 
 @pytest.mark.parametrize(
@@ -214,24 +215,24 @@ def test_a_claim_that_is_held_says_by_whom_and_since_when(store):
 )
 def test_a_young_claim_is_free_for_the_same_warehouse_and_for_the_same_run(store, first, second, free):
     one, two = attempt(*first), attempt(*second)
-    claim(store, KEYS, SEGMENT, one)
+    claim(store, SEGMENT, one)
     if not free:
         with pytest.raises(ClaimedError):
-            claim(store, KEYS, SEGMENT, two)
+            claim(store, SEGMENT, two)
         return
-    held = claim(store, KEYS, SEGMENT, two)
+    held = claim(store, SEGMENT, two)
     assert held.attempts == (one, two)
     assert held.earlier == (one,)  # whose objects may be deleted
 
 
 def test_a_claim_is_stale_by_the_clock_of_the_store_alone(store, monkeypatch):
-    claim(store, KEYS, SEGMENT, attempt("r1"))
+    claim(store, SEGMENT, attempt("r1"))
     monkeypatch.setattr("time.time", lambda: 4e9)
     monkeypatch.setattr("time.time_ns", lambda: 4 * 10**18)
     with pytest.raises(ClaimedError):
-        claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=60_000)
+        claim(store, SEGMENT, attempt("r2"), stale_after_ms=60_000)
     os.utime(store.root / KEY, (1, 1))  # the store says that it is from 1970
-    assert claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=60_000).holder.run_id == "r2"
+    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=60_000).holder.run_id == "r2"
 
 
 def test_a_claim_is_stale_once_more_time_has_passed_than_any_upload_may_take():
@@ -241,77 +242,77 @@ def test_a_claim_is_stale_once_more_time_has_passed_than_any_upload_may_take():
 
 
 def test_the_age_of_a_claim_is_what_the_store_says_since_its_last_change(store):
-    held = claim(store, KEYS, SEGMENT, attempt("r1"))
+    held = claim(store, SEGMENT, attempt("r1"))
     os.utime(store.root / KEY, (1, 1))
-    found, age = read_claim_and_age(store, KEYS, SEGMENT)
+    found, age = read_claim_and_age(store, SEGMENT)
     assert (found, age > STALE_AFTER_MS) == (held, True)
 
 
 def test_a_claim_that_was_taken_over_is_young_again(store):
-    claim(store, KEYS, SEGMENT, attempt("r1"))
+    claim(store, SEGMENT, attempt("r1"))
     os.utime(store.root / KEY, (1, 1))
-    claim(store, KEYS, SEGMENT, attempt("r2"))
+    claim(store, SEGMENT, attempt("r2"))
     with pytest.raises(ClaimedError, match="r2"):
-        claim(store, KEYS, SEGMENT, attempt("r3"))
+        claim(store, SEGMENT, attempt("r3"))
 
 
 def test_who_was_taken_over_cannot_come_back_with_the_same_segment_id(store):
     mine = attempt("r")
-    claim(store, KEYS, SEGMENT, mine)
-    claim(store, KEYS, SEGMENT, attempt("r"))
+    claim(store, SEGMENT, mine)
+    claim(store, SEGMENT, attempt("r"))
     with pytest.raises(ClaimedError):
-        claim(store, KEYS, SEGMENT, mine)
-    assert claim(store, KEYS, SEGMENT, replace(mine, segment_id=new_id())).holder.run_id == "r"
+        claim(store, SEGMENT, mine)
+    assert claim(store, SEGMENT, replace(mine, segment_id=new_id())).holder.run_id == "r"
 
 
 def test_a_finished_claim_is_nobodys_to_take(store):
-    held = claim(store, KEYS, SEGMENT, attempt("r"))
-    done = finish(store, KEYS, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES"))
+    held = claim(store, SEGMENT, attempt("r"))
+    done = finish(store, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES"))
     for other in (attempt("r"), attempt("r2")):
-        assert claim(store, KEYS, SEGMENT, other, stale_after_ms=-1) == done
-    assert finish(store, KEYS, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES")) == done
-    assert is_still_ours(store, KEYS, held)
+        assert claim(store, SEGMENT, other, stale_after_ms=-1) == done
+    assert finish(store, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES")) == done
+    assert is_still_ours(store, held)
 
 
 def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
-    done = finish(store, KEYS, claim(store, KEYS, SEGMENT, attempt("r1")))
+    done = finish(store, claim(store, SEGMENT, attempt("r1")))
     mine = attempt("r2")
-    again = reopen(store, KEYS, done, mine, is_whole=False)
+    again = reopen(store, done, mine, is_whole=False)
     assert (again.holder, again.finished, again.earlier) == (mine, None, done.attempts)
     with pytest.raises(ObjectChangedError):
-        reopen(store, KEYS, done, attempt("r3"), is_whole=False)
-    assert finish(store, KEYS, again).finished == mine.segment_id
+        reopen(store, done, attempt("r3"), is_whole=False)
+    assert finish(store, again).finished == mine.segment_id
 
 
 def test_who_lost_its_claim_sees_it_and_cannot_finish_or_release(store):
-    mine = claim(store, KEYS, SEGMENT, attempt("r"))
-    assert is_still_ours(store, KEYS, mine)
-    other = claim(store, KEYS, SEGMENT, attempt("r"))
-    assert not is_still_ours(store, KEYS, mine)
+    mine = claim(store, SEGMENT, attempt("r"))
+    assert is_still_ours(store, mine)
+    other = claim(store, SEGMENT, attempt("r"))
+    assert not is_still_ours(store, mine)
     with pytest.raises(ObjectChangedError):
-        finish(store, KEYS, mine)
-    assert not release(store, KEYS, mine)
-    assert read_claim(store, KEYS, SEGMENT) == other
+        finish(store, mine)
+    assert not release(store, mine)
+    assert read_claim(store, SEGMENT) == other
     store.delete([KEY])
-    assert not is_still_ours(store, KEYS, other)
+    assert not is_still_ours(store, other)
 
 
 def test_what_was_released_is_free_at_once(store):
-    mine = claim(store, KEYS, SEGMENT, attempt("r1"))
-    assert release(store, KEYS, mine)
-    assert not is_still_ours(store, KEYS, mine)
-    assert claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=NEVER_STALE).earlier[0].ended
+    mine = claim(store, SEGMENT, attempt("r1"))
+    assert release(store, mine)
+    assert not is_still_ours(store, mine)
+    assert claim(store, SEGMENT, attempt("r2"), stale_after_ms=NEVER_STALE).earlier[0].ended
 
 
 def test_the_claims_of_a_partition_are_listed_by_offset(store):
     other = replace(PARTITION, partition=70)
     segments = [ClaimedSegment(PARTITION, offset, epoch) for offset, epoch in ((5, 0), (5, 12), (40, 1), (300, 1))]
     for segment in (*reversed(segments), ClaimedSegment(other, 1, 0)):
-        claim(store, KEYS, segment, attempt("r"))
-    store.put_if_absent(KEYS.partition_claims(PARTITION) + "notes.txt", b"somebody else's")
-    assert list(claimed_segments(store, KEYS, PARTITION)) == segments
-    assert [held.segment for held in list_claims(store, KEYS, PARTITION)] == segments
-    assert read_claim(store, KEYS, replace(segments[0], leader_epoch=1)) is None
+        claim(store, segment, attempt("r"))
+    store.put_if_absent(keys.partition_claims(PARTITION) + "notes.txt", b"somebody else's")
+    assert list(claimed_segments(store, PARTITION)) == segments
+    assert [held.segment for held in list_claims(store, PARTITION)] == segments
+    assert read_claim(store, replace(segments[0], leader_epoch=1)) is None
 
 
 # --- requests and faults
@@ -319,9 +320,9 @@ def test_the_claims_of_a_partition_are_listed_by_offset(store):
 
 def test_a_segment_costs_one_request_each_to_claim_to_look_and_to_finish(store):
     counted = FlakyStore(store, {})
-    held = claim(counted, KEYS, SEGMENT, attempt("r"))
-    is_still_ours(counted, KEYS, held)
-    finish(counted, KEYS, held)
+    held = claim(counted, SEGMENT, attempt("r"))
+    is_still_ours(counted, held)
+    finish(counted, held)
     assert counted.calls == ["put_if_absent", "read", "replace_if"]
 
 
@@ -331,24 +332,24 @@ def test_an_attempt_whose_answer_was_lost_goes_on_when_it_asks_again(store, step
     flaky = FlakyStore(store, {step: Fault.FAIL_AFTER})
     mine = attempt("r")
     if step > 1:
-        claim(store, KEYS, SEGMENT, attempt("r"))
+        claim(store, SEGMENT, attempt("r"))
     with pytest.raises(TransientError):
-        claim(flaky, KEYS, SEGMENT, mine)
-        finish(flaky, KEYS, claim(flaky, KEYS, SEGMENT, mine))
-    held = claim(store, KEYS, SEGMENT, mine)
+        claim(flaky, SEGMENT, mine)
+        finish(flaky, claim(flaky, SEGMENT, mine))
+    held = claim(store, SEGMENT, mine)
     assert held.holder == mine
-    assert finish(store, KEYS, held).finished == mine.segment_id
+    assert finish(store, held).finished == mine.segment_id
 
 
 def test_an_attempt_that_dies_while_it_takes_over_has_done_so_or_not(store):
     for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
         first, second = attempt("r"), attempt("r")
         store.delete([KEY])
-        claim(store, KEYS, SEGMENT, first)
+        claim(store, SEGMENT, first)
         with pytest.raises(Crash):
-            claim(FlakyStore(store, {3: fault}), KEYS, SEGMENT, second)
+            claim(FlakyStore(store, {3: fault}), SEGMENT, second)
         expected = (first,) if fault is Fault.CRASH_BEFORE else (first, second)
-        assert read_claim(store, KEYS, SEGMENT).attempts == expected
+        assert read_claim(store, SEGMENT).attempts == expected
 
 
 # --- which process

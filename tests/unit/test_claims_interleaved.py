@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claim_holder import Process, this_process
@@ -30,7 +29,6 @@ pytestmark = pytest.mark.unit
 
 PARTITION = TopicIdPartition("payments", "MWJ6FHTfRYy67jzwZdeqSQ", 7)
 SEGMENT = ClaimedSegment(PARTITION, 1234, 5)
-KEYS = ObjectKeys("tiered/")
 ELSEWHERE = Process("another-host", 1, "boot/1/1")
 NEVER_STALE, AT_ONCE = 10**9, -1
 
@@ -48,20 +46,20 @@ def attempt(run: str, warehouse: str | None = None, process: Process = ELSEWHERE
 def copy(store, mine: Attempt, *, stale_after_ms: int = NEVER_STALE, gives_up: bool = False) -> str:
     """What an upload does, with one object for all of a segment's."""
     try:
-        held = claim(store, KEYS, SEGMENT, mine, stale_after_ms=stale_after_ms)
+        held = claim(store, SEGMENT, mine, stale_after_ms=stale_after_ms)
     except ClaimedError:
         return REFUSED
     if held.finished is not None:
         return FINISHED_BEFORE
     store.delete([f"copies/{known.segment_id}" for known in held.earlier])
     if gives_up:
-        release(store, KEYS, held)
+        release(store, held)
         return RELEASED
-    if not is_still_ours(store, KEYS, held):
+    if not is_still_ours(store, held):
         return LOST
     store.put_if_absent(f"copies/{mine.segment_id}", b"visible")
     try:
-        finish(store, KEYS, held)
+        finish(store, held)
     except ObjectChangedError:
         store.delete([f"copies/{mine.segment_id}"])
         return LOST
@@ -101,7 +99,7 @@ def folders_are_removed_and_no_disk_is_waited_for():
 
 
 def assert_one_copy_of(store: DirectoryStore, winner: Attempt) -> None:
-    held = read_claim(store, KEYS, SEGMENT)
+    held = read_claim(store, SEGMENT)
     assert held.finished == winner.segment_id
     assert [found.key for found in store.list("copies/")] == [f"copies/{winner.segment_id}"]
 
@@ -158,7 +156,7 @@ def test_whoever_dies_anywhere_the_next_run_ends_with_one_copy(choices, kills):
     late = attempt("late", "s3://tables/x")
     outcome = copy(store, late)
     assert outcome in {WON, FINISHED_BEFORE}
-    held = read_claim(store, KEYS, SEGMENT)
+    held = read_claim(store, SEGMENT)
     store.delete([f"copies/{known.segment_id}" for known in held.earlier])  # as a run does after its look
     assert [found.key for found in store.list("copies/")] == [f"copies/{held.finished}"]
 

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     is_copied,
 )
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.claim_holder import Process, this_process
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
@@ -269,7 +269,7 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
 )
 def test_what_is_no_such_record_is_named(content, tmp_path):
     store = DirectoryStore(tmp_path)
-    store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), content)
+    store.put_if_absent(keys.unblock("a.b-c", TOPIC_ID), content)
     with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
         SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert "kafka-configs --describe" in caught.value.hint
@@ -285,7 +285,7 @@ def test_saved_configs_are_the_json_that_the_documents_show():
 
 def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
     store = DirectoryStore(tmp_path)
-    store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), b'{"version":2,"all":"else"}')
+    store.put_if_absent(keys.unblock("a.b-c", TOPIC_ID), b'{"version":2,"all":"else"}')
     with pytest.raises(NewerFormatError, match=r"unblock\.json: format version 2"):
         SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
 

@@ -15,7 +15,7 @@ from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.tiered import age, tier
-from tests.unit.test_whole_but_not_counted import KEYS, SEGMENTS
+from tests.unit.test_whole_but_not_counted import SEGMENTS
 from tiersnap.remote_storage.inventory.encryption import (
     PLAIN,
     UNKNOWN,
@@ -24,6 +24,7 @@ from tiersnap.remote_storage.inventory.encryption import (
     shown_by_topic,
 )
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -168,16 +169,16 @@ def test_shown_by_topic_reads_a_few_of_the_newest_manifests(store: DirectoryStor
         age(store, info.key, DAY)
     newest = manifest(store, "orders", 20, is_encrypted=True, source=source)
     counting = FlakyStore(store, {})
-    assert shown_by_topic(counting, KEYS, "orders") == Shown(Encryption.ENCRYPTED, newest)
+    assert shown_by_topic(counting, "orders") == Shown(Encryption.ENCRYPTED, newest)
     assert counting.calls == ["list", "get"]
-    assert shown_by_topic(store, KEYS, "payments") == UNKNOWN
-    assert shown_by_topic(store, KEYS, "order") == UNKNOWN, "another topic begins alike"
+    assert shown_by_topic(store, "payments") == UNKNOWN
+    assert shown_by_topic(store, "order") == UNKNOWN, "another topic begins alike"
 
 
 def test_shown_by_topic_passes_by_what_is_no_manifest(store: DirectoryStore, source: Path) -> None:
     plain = manifest(store, "orders", 0, is_encrypted=False, source=source)
     store.put_if_absent(plain.replace(f"{0:020d}", f"{10:020d}"), b"no manifest")
-    assert shown_by_topic(store, KEYS, "orders") == PLAIN
+    assert shown_by_topic(store, "orders") == PLAIN
 
 
 def test_shown_by_store_passes_by_claims_and_snapshots_without_reading_their_keys(
@@ -185,13 +186,13 @@ def test_shown_by_store_passes_by_claims_and_snapshots_without_reading_their_key
 ) -> None:
     name = TopicIdPartition("orders", IDS["orders"], 0)
     for offset in range(40):
-        store.put_if_absent(KEYS.claim(name, offset, 0), b"{}")
-        store.put_if_absent(KEYS.snapshot(name, offset), b"")
+        store.put_if_absent(keys.claim(name, offset, 0), b"{}")
+        store.put_if_absent(keys.snapshot(name, offset), b"")
     store.put_if_absent(f"kafka-tiered-storage/orders-0-{IDS['orders']}/{0:020d}-{new_segment_id()}.log", b"x")
-    assert shown_by_store(store, KEYS) == UNKNOWN
+    assert shown_by_store(store) == UNKNOWN
     key = manifest(store, "payments", 0, is_encrypted=True, source=source)
     counting = FlakyStore(store, {})
-    assert shown_by_store(counting, KEYS) == Shown(Encryption.ENCRYPTED, key)
+    assert shown_by_store(counting) == Shown(Encryption.ENCRYPTED, key)
     assert counting.calls == ["list"] * 4 + ["get"], "it begins anew behind each of the three folders"
 
 
@@ -199,7 +200,7 @@ def test_observe_asks_a_topic_and_the_store_once(store: DirectoryStore, tmp_path
     for number in range(3):
         write_partition(tmp_path / "logs", "orders", number, SEGMENTS, high_watermark=35, topic_id=IDS["orders"])
     counting = FlakyStore(store, {})
-    observe = Observe(counting, AivenLayout(KEYS), refuses_plaintext=True)
+    observe = Observe(counting, AivenLayout(), refuses_plaintext=True)
     seen = [observe(partition).encryption for partition in open_log_dir(str(tmp_path / "logs")).partitions()]
     assert seen == ["UNKNOWN"] * 3
     assert counting.calls.count("list") == 3 * 2 + 2, "two a partition, and one of the topic and of the store"

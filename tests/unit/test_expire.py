@@ -16,13 +16,14 @@ from tests.protocol.logs import BASES
 from tests.protocol.world import DAY, World
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
-from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
+from tests.reference.left_over import CLUSTER, copies, finished, known, make_old, put_snapshots, tier_ours
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -54,7 +55,7 @@ DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 ELSEWHERE = Process("another-host", 1, "x")
 
 
-@pytest.fixture(params=[AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)], ids=["aiven", "local"])
+@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
 def layout(request):
     return request.param
 
@@ -73,9 +74,7 @@ def archive(store, layout, tmp_path):
 
 
 def plan(store, managed: Managed = NOBODY, **limits: int):
-    return plan_partition(
-        store, KEYS, list_partition_objects(store, KEYS, PARTITION), managed, Retention(store.now(), **limits)
-    )
+    return plan_partition(store, list_partition_objects(store, PARTITION), managed, Retention(store.now(), **limits))
 
 
 def left_of(store, layout) -> list[int]:
@@ -90,21 +89,21 @@ def test_what_retention_has_passed_goes_with_its_claims_and_snapshots_and_the_re
         (0, Breach.LOG_START),
         (5, Breach.LOG_START),
     ]
-    done = list(delete_expired(archive, KEYS, going))
+    done = list(delete_expired(archive, going))
     assert {each.state for each in done} == {DELETED}
     assert left_of(archive, layout) == [10]
     (left,) = finished(archive, layout)
     assert copies(archive) == {left.id.segment_id}, "no object of the others"
-    assert list(list_partition_objects(archive, KEYS, PARTITION).claims) == [ClaimedSegment(PARTITION, 10, 0)]
-    assert sorted(list_partition_objects(archive, KEYS, PARTITION).snapshots) == [10, 15]
-    assert read_record(archive, KEYS, PARTITION) == ExpireRecord(log_start_offset=10)
+    assert list(list_partition_objects(archive, PARTITION).claims) == [ClaimedSegment(PARTITION, 10, 0)]
+    assert sorted(list_partition_objects(archive, PARTITION).snapshots) == [10, 15]
+    assert read_record(archive, PARTITION) == ExpireRecord(log_start_offset=10)
     assert plan(archive, log_start_offset=10).segments == ()
 
 
 def test_all_segments_of_an_archive_go_when_all_are_old(archive, layout):
     everything = plan(archive, milliseconds=archive.now() - TIMESTAMP - 100)
     assert [each.breach for each in everything.segments] == [Breach.TIME] * 3
-    list(delete_expired(archive, KEYS, everything))
+    list(delete_expired(archive, everything))
     assert left_of(archive, layout) == []
 
 
@@ -120,22 +119,20 @@ def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, l
         shutil.copytree(archive.root, store.root)
         flaky = FlakyStore(store, {kills + 1: fault}, counted={"delete", "replace_if", "put_if_absent"})
         try:
-            list(delete_expired(flaky, KEYS, plan(store, log_start_offset=log_start)))
+            list(delete_expired(flaky, plan(store, log_start_offset=log_start)))
         except Crash:
             kills += 1
         else:
             break
         # Whatever lacks an object is recorded, so that the next run knows it, and the segment that stays is whole.
-        begun = {each.segment_id for each in read_record(store, KEYS, PARTITION).deleting}
-        assert {
-            each.segment_id for each in list_partition_objects(store, KEYS, PARTITION).attempts if each.missing
-        } <= begun
+        begun = {each.segment_id for each in read_record(store, PARTITION).deleting}
+        assert {each.segment_id for each in list_partition_objects(store, PARTITION).attempts if each.missing} <= begun
         assert set(staying) <= set(left_of(store, layout))
         ended = expire(store, "--log-start", str(log_start), "--unmanaged", "--apply")
         assert ended.exit_code == 0, ended.err
         assert left_of(store, layout) == staying
-        assert read_record(store, KEYS, PARTITION) == ExpireRecord(log_start_offset=log_start)
-        left = list_partition_objects(store, KEYS, PARTITION)
+        assert read_record(store, PARTITION) == ExpireRecord(log_start_offset=log_start)
+        left = list_partition_objects(store, PARTITION)
         assert [each.missing for each in left.attempts] == [()] * len(staying)
         assert [each.base_offset for each in left.claims] == staying
         assert sorted(left.snapshots) == [each for each in (5, 10, 15) if each >= log_start]
@@ -146,19 +143,19 @@ def test_a_deletion_that_was_begun_is_ended_whatever_retention_says_now(archive,
     (first, *_) = plan(archive, log_start_offset=10).segments
     flaky = FlakyStore(archive, {2: Fault.CRASH_BEFORE}, counted={"delete"})
     with pytest.raises(Crash):
-        list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+        list(delete_expired(flaky, plan(archive, log_start_offset=10)))
     again = plan(archive, size=1 << 40)
     assert [(each.start_offset, each.breach) for each in again.segments] == [(0, Breach.BEGUN), (5, Breach.BEGUN)]
     assert again.segments[0].segment_id == first.segment_id
-    list(delete_expired(archive, KEYS, again))
+    list(delete_expired(archive, again))
     assert left_of(archive, layout) == [10]
 
 
 def test_of_two_runs_at_one_partition_the_slower_one_stops_before_it_deletes_anything(archive, layout):
     slow, quick = plan(archive, log_start_offset=10), plan(archive, log_start_offset=5)
-    list(delete_expired(archive, KEYS, quick))
+    list(delete_expired(archive, quick))
     with pytest.raises(ObjectChangedError, match="another run"):
-        list(delete_expired(archive, KEYS, slow))
+        list(delete_expired(archive, slow))
     assert left_of(archive, layout) == [5, 10]
 
 
@@ -166,24 +163,24 @@ def test_an_object_that_may_not_be_deleted_ends_it_there_and_nothing_half_is_vis
     put_snapshots(archive, [5, 10, 15])
     make_old(archive)
     flaky = FlakyStore(archive, {1: Fault.FAIL_BEFORE}, counted={"delete"})
-    done = list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    done = list(delete_expired(flaky, plan(archive, log_start_offset=10)))
     assert [each.state for each in done] == [SegmentState.DELETE_SEGMENT_STARTED]
-    left = list_partition_objects(archive, KEYS, PARTITION)
+    left = list_partition_objects(archive, PARTITION)
     assert [(each.start_offset, each.missing) for each in left.attempts] == [(0, ()), (5, ()), (10, ())]
     assert (sorted(left.snapshots), len(left.claims)) == ([5, 10, 15], 3), "of segments that are whole"
-    assert len(read_record(archive, KEYS, PARTITION).deleting) == 2
+    assert len(read_record(archive, PARTITION).deleting) == 2
     assert left_of(archive, layout) == [10], "what is recorded is published to nobody"
 
 
 def test_who_came_since_it_was_planned_is_seen_before_anything_goes(archive, layout):
     late = plan(archive, log_start_offset=10)
-    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), Attempt(new_segment_id(), "run-2", process=ELSEWHERE))
+    claim(archive, ClaimedSegment(PARTITION, 15, 0), Attempt(new_segment_id(), "run-2", process=ELSEWHERE))
     with pytest.raises(PartitionInUseError, match="run-2"):
-        list(delete_expired(archive, KEYS, late))
+        list(delete_expired(archive, late))
     assert left_of(archive, layout) == [0, 5, 10]
-    assert read_record(archive, KEYS, PARTITION) == ExpireRecord()
+    assert read_record(archive, PARTITION) == ExpireRecord()
     make_old(archive)
-    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=10)))
+    list(delete_expired(archive, plan(archive, log_start_offset=10)))
     assert left_of(archive, layout) == [10]
 
 
@@ -209,7 +206,7 @@ def test_what_is_locked_and_all_behind_it_stays(archive, layout):
     later = plan(Locking(archive, 10), log_start_offset=15)
     assert [each.action for each in later.segments] == [ExpireAction.DELETE, ExpireAction.DELETE, ExpireAction.LOCKED]
     assert later.log_start_offset == 10
-    list(delete_expired(archive, KEYS, found))
+    list(delete_expired(archive, found))
     assert left_of(archive, layout) == [5, 10]
 
 
@@ -241,16 +238,16 @@ def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
     flaky = FlakyStore(
         archive, {2: Fault.FAIL_BEFORE}, counted={"delete"}
     )  # of the first only what made it visible goes
-    list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
-    half = read_record(archive, KEYS, PARTITION).deleting[0].segment_id
+    list(delete_expired(flaky, plan(archive, log_start_offset=10)))
+    half = read_record(archive, PARTITION).deleting[0].segment_id
     locked = plan(Locking(archive, 0), log_start_offset=10)
     assert [each.action for each in locked.segments] == [ExpireAction.LOCKED, ExpireAction.WAIT]
     later = plan(Locking(archive, 5), log_start_offset=10)
     assert [each.action for each in later.segments] == [ExpireAction.DELETE, ExpireAction.LOCKED]
-    list(delete_expired(archive, KEYS, later))
-    assert [each.start_offset for each in read_record(archive, KEYS, PARTITION).deleting] == [5]
+    list(delete_expired(archive, later))
+    assert [each.start_offset for each in read_record(archive, PARTITION).deleting] == [5]
     assert half not in copies(archive)
-    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=0)))
+    list(delete_expired(archive, plan(archive, log_start_offset=0)))
     assert left_of(archive, layout) == [10]
 
 
@@ -265,12 +262,12 @@ def tier_again(store, layout, logs: Path, exit_code: int = 0) -> dict[str, int]:
 
 @pytest.mark.parametrize("log_start", [10, 15])
 def test_what_went_is_not_tiered_again_until_its_record_is_moved_away(archive, layout, log_start, tmp_path):
-    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=log_start)))
+    list(delete_expired(archive, plan(archive, log_start_offset=log_start)))
     left = left_of(archive, layout)
     expected = {10: {"EXPIRED": 2, "ALREADY_TIERED": 1}, 15: {"EXPIRED": 3}}
     assert tier_again(archive, layout, tmp_path / "logs") == expected[log_start]
     assert left_of(archive, layout) == left
-    (archive.root / KEYS.expire(PARTITION)).unlink()
+    (archive.root / keys.expire(PARTITION)).unlink()
     # Below the highest remote offset a broker copies nothing.
     without = {10: (4, {"GAP_IN_REMOTE": 2, "ALREADY_TIERED": 1}), 15: (0, {"ALREADY_TIERED": 3})}
     exit_code, verdicts = without[log_start]
@@ -285,21 +282,21 @@ def test_expire_moves_the_log_start_past_what_is_lost(archive, layout, log_start
     said = expire(archive, "--log-start", str(log_start), "--unmanaged").err
     assert ("records that the log begins at" in said) == (log_start < 10), said
     assert expire(archive, "--log-start", str(log_start), "--unmanaged", "--apply").exit_code == 0
-    assert read_record(archive, KEYS, PARTITION) == ExpireRecord(log_start_offset=recorded)
+    assert read_record(archive, PARTITION) == ExpireRecord(log_start_offset=recorded)
     assert tier_again(archive, layout, tmp_path / "logs", 4 if recorded < 5 else 0).get("EXPIRED", 0) == recorded // 5
 
 
 def test_expire_records_no_log_start_below_what_is_there(archive):
     assert_said(expire(archive, "--log-start", "4", "--unmanaged", "--apply"), 0, "nothing to delete")
-    assert read_record(archive, KEYS, PARTITION) == ExpireRecord()
+    assert read_record(archive, PARTITION) == ExpireRecord()
 
 
 def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there(archive, layout):
     flaky = FlakyStore(archive, {1: Fault.CRASH_BEFORE}, counted={"delete"})
     with pytest.raises(Crash):
-        list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
-    assert [each.missing for each in list_partition_objects(archive, KEYS, PARTITION).attempts] == [()] * 3
-    found = list_remote_partition(archive, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+        list(delete_expired(flaky, plan(archive, log_start_offset=10)))
+    assert [each.missing for each in list_partition_objects(archive, PARTITION).attempts] == [()] * 3
+    found = list_remote_partition(archive, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     assert [copy.start_offset for copy in found.segments] == [10]
     assert (found.leftovers, found.expired_to) == ((), 10)
 
@@ -312,10 +309,10 @@ class TieredAndExpiredMeanwhile(FlakyStore):
         self.layout, self.logs, self.is_first = layout, logs, True
 
     def put_if_absent(self, key, data, metadata=None):
-        if self.is_first and KEYS.recognise(key).kind is KeyKind.CLAIM:
+        if self.is_first and keys.recognise(key).kind is KeyKind.CLAIM:
             self.is_first = False
             tier_ours(self.inner, self.layout, self.logs, run_id="run-2")
-            list(delete_expired(self.inner, KEYS, plan(self.inner, log_start_offset=15)))
+            list(delete_expired(self.inner, plan(self.inner, log_start_offset=15)))
         return super().put_if_absent(key, data, metadata)
 
 
@@ -325,9 +322,9 @@ def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp
     segments, logs = planned(write_log(tmp_path / "planned")), tmp_path / "logs"
     tierer = Tierer("run-1", 1_700_000_000_500, process=ELSEWHERE, wait=0)
     if is_seen_at_once:
-        write_record(store, KEYS, PARTITION, ExpireRecord(log_start_offset=15))
+        write_record(store, PARTITION, ExpireRecord(log_start_offset=15))
     asked = store if is_seen_at_once else TieredAndExpiredMeanwhile(store, layout, logs)
-    (row,) = rows_of(tier_partition(asked, layout, KEYS, PARTITION, segments, tierer))
+    (row,) = rows_of(tier_partition(asked, layout, PARTITION, segments, tierer))
     assert "tiersnap expire deleted what lies below 15" in row["error"]
     assert row["is_transient"]
     assert copies(store) == set()
@@ -335,7 +332,7 @@ def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp
 
 def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):
     elsewhere = Attempt(new_segment_id(), "run-2", process=ELSEWHERE)
-    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), elsewhere)
+    claim(archive, ClaimedSegment(PARTITION, 15, 0), elsewhere)
     held = plan(archive, log_start_offset=10)
     assert (held.action, held.segments) == (ExpireAction.IN_USE, ())
     assert "run-2" in held.reason
@@ -344,7 +341,7 @@ def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(a
 
 
 def test_a_copy_under_way_that_nobody_claimed_keeps_the_partition(archive, layout):
-    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     archive.put_if_absent(f"{folder}{15:020d}-{new_segment_id()}.log", b"half")
     assert plan(archive, log_start_offset=10).action is ExpireAction.IN_USE
     make_old(archive)
@@ -353,28 +350,28 @@ def test_a_copy_under_way_that_nobody_claimed_keeps_the_partition(archive, layou
 
 def test_a_claim_and_a_copy_under_way_keep_it_to_the_last_millisecond_that_they_may_take(archive, layout):
     claimed, mine = ClaimedSegment(PARTITION, 15, 0), new_segment_id()
-    claim(archive, KEYS, claimed, Attempt(mine, "run-2", process=ELSEWHERE))
-    stored = list_partition_objects(archive, KEYS, PARTITION)
+    claim(archive, claimed, Attempt(mine, "run-2", process=ELSEWHERE))
+    stored = list_partition_objects(archive, PARTITION)
     last = stored.claims[claimed].modified + STALE_AFTER_MS
-    assert "run-2" in in_use(archive, KEYS, stored, set(), last)
-    assert in_use(archive, KEYS, stored, set(), last + 1) == ""
+    assert "run-2" in in_use(archive, stored, set(), last)
+    assert in_use(archive, stored, set(), last + 1) == ""
 
-    archive.delete([KEYS.claim(PARTITION, 15, 0)])
-    assert in_use(archive, KEYS, stored, set(), last) == "", "who had claimed it has gone meanwhile"
-    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    archive.delete([keys.claim(PARTITION, 15, 0)])
+    assert in_use(archive, stored, set(), last) == "", "who had claimed it has gone meanwhile"
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     archive.put_if_absent(f"{folder}{15:020d}-{mine}.log", b"half")
-    stored = list_partition_objects(archive, KEYS, PARTITION)
+    stored = list_partition_objects(archive, PARTITION)
     (copy,) = (each for each in stored.attempts if each.segment_id == mine)
-    assert mine in in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS)
-    assert in_use(archive, KEYS, stored, {mine}, copy.modified + COPY_GRACE_MS) == "", "expire has begun with it"
-    assert in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS + 1) == ""
+    assert mine in in_use(archive, stored, set(), copy.modified + COPY_GRACE_MS)
+    assert in_use(archive, stored, {mine}, copy.modified + COPY_GRACE_MS) == "", "expire has begun with it"
+    assert in_use(archive, stored, set(), copy.modified + COPY_GRACE_MS + 1) == ""
 
 
 @pytest.mark.parametrize(("ended", "is_gone"), [(True, False), (False, True), (False, False)])
 def test_a_claim_whose_holder_gave_up_or_whose_process_is_gone_keeps_nothing(archive, ended, is_gone):
     process = replace(this_process(), pid=2**22 + 1) if is_gone else ELSEWHERE
     held = Attempt(new_segment_id(), "run-2", process=process, ended=ended)
-    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), held)
+    claim(archive, ClaimedSegment(PARTITION, 15, 0), held)
     expected = ExpireAction.DELETE if ended or is_gone else ExpireAction.IN_USE
     assert plan(archive, log_start_offset=10).action is expected
 
@@ -385,12 +382,12 @@ def test_copies_of_a_broker_go_like_ours(store, layout, tmp_path):
         (store.root / info.key).unlink()
     tier(tmp_path / "logs" / "orders-0", store, layout=layout)
     make_old(store)
-    list(delete_expired(store, KEYS, plan(store, log_start_offset=10)))
+    list(delete_expired(store, plan(store, log_start_offset=10)))
     assert left_of(store, layout) == [10]
 
 
 def test_copies_that_the_plugin_encrypted_go_by_what_their_manifests_tell(store, tmp_path):
-    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
+    tier_ours(store, AivenLayout(), tmp_path / "logs")
     for path in store.root.rglob("*.rsm-manifest"):
         manifest = json.loads(path.read_bytes())
         path.write_text(json.dumps(manifest | {"encryption": {"dataKey": "k:x", "aad": "y"}}))
@@ -402,12 +399,12 @@ def test_copies_that_the_plugin_encrypted_go_by_what_their_manifests_tell(store,
     assert [each.breach for each in plan(store, milliseconds=store.now() - TIMESTAMP - 100).segments] == [
         Breach.TIME
     ] * 3
-    list(delete_expired(store, KEYS, going))
-    assert [each.start_offset for each in list_partition_objects(store, KEYS, PARTITION).attempts] == [10]
+    list(delete_expired(store, going))
+    assert [each.start_offset for each in list_partition_objects(store, PARTITION).attempts] == [10]
 
 
 def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
-    key = KEYS.expire(PARTITION)
+    key = keys.expire(PARTITION)
     for content, reason in (
         (b'{"version":2}', "newer tiersnap"),
         (b'{"version":1}', "not a record"),
@@ -420,9 +417,9 @@ def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
 
 
 def test_a_damaged_record_of_what_brokers_manage_ends_no_other_partition(archive, layout):
-    left = list_partition_objects(archive, KEYS, PARTITION).attempts[1]
+    left = list_partition_objects(archive, PARTITION).attempts[1]
     archive.delete(left.keys[:1])
-    archive.replace(KEYS.expire(PARTITION), b"x")
+    archive.replace(keys.expire(PARTITION), b"x")
     refused = plan(archive, Managed(Manager.BROKERS, ""), milliseconds=1)
     assert (refused.action, "malformed" in refused.reason) == (ExpireAction.REFUSE, True)
 
@@ -460,22 +457,22 @@ def test_what_is_being_deleted_or_begins_below_the_log_start_is_missed_by_nobody
 
 
 def test_a_record_is_read_as_it_was_written_and_replaces_only_the_one_that_was_read(store):
-    first = write_record(store, KEYS, PARTITION, ExpireRecord(7))
-    write_record(store, KEYS, PARTITION, replace(first, log_start_offset=8))
-    assert read_record(store, KEYS, PARTITION).log_start_offset == 8
+    first = write_record(store, PARTITION, ExpireRecord(7))
+    write_record(store, PARTITION, replace(first, log_start_offset=8))
+    assert read_record(store, PARTITION).log_start_offset == 8
     for stale in (first, ExpireRecord(9)):
         with pytest.raises(ObjectChangedError):
-            write_record(store, KEYS, PARTITION, replace(stale, log_start_offset=10))
+            write_record(store, PARTITION, replace(stale, log_start_offset=10))
 
 
 def test_records_of_a_topic_are_those_of_its_partitions_whatever_their_id_and_of_nothing_else(store):
     other_id, other = new_segment_id(), replace(PARTITION, topic="orders-2")
-    written = {each: write_record(store, KEYS, each, ExpireRecord(at)) for at, each in enumerate(
+    written = {each: write_record(store, each, ExpireRecord(at)) for at, each in enumerate(
         (PARTITION, replace(PARTITION, partition=1), replace(PARTITION, topic_id=other_id), other))}  # fmt: skip
-    claim(store, KEYS, ClaimedSegment(replace(PARTITION, partition=2), 5, 0), Attempt(new_segment_id(), "run"))
-    store.put_if_absent(f"{KEYS.topic_claims(PARTITION.topic)}notes.txt", b"?")
+    claim(store, ClaimedSegment(replace(PARTITION, partition=2), 5, 0), Attempt(new_segment_id(), "run"))
+    store.put_if_absent(f"{keys.topic_claims(PARTITION.topic)}notes.txt", b"?")
     del written[other]
-    assert read_records(store, KEYS, PARTITION.topic) == written
+    assert read_records(store, PARTITION.topic) == written
 
 
 def judged(told, *, cluster_id: str | None = CLUSTER, unblocking: bool = False, unmanaged: bool = False) -> Manager:
@@ -507,7 +504,7 @@ def test_only_a_cluster_that_has_deleted_all_or_the_users_word_says_that_nobody_
 def test_nothing_goes_of_what_brokers_manage_or_nobody_knows(archive, manager):
     found = plan(archive, Managed(manager, "why"), log_start_offset=15)
     assert found.segments == ()
-    assert list(delete_expired(archive, KEYS, found)) == []
+    assert list(delete_expired(archive, found)) == []
 
 
 def expire(store, *words: str):
@@ -516,8 +513,8 @@ def expire(store, *words: str):
 
 def test_what_ends_a_partition_is_told_beside_what_became_of_the_others(archive, layout):
     slow, quick = plan(archive, log_start_offset=10), plan(archive, log_start_offset=5)
-    went = carry_out(archive, KEYS, quick)
-    stopped = carry_out(archive, KEYS, slow)
+    went = carry_out(archive, quick)
+    stopped = carry_out(archive, slow)
     assert [each.state for each in went.deleted] == [DELETED]
     assert (stopped.deleted, exit_code_of([stopped])) == ([], ExitCode.TRANSIENT)
     assert exit_code_of([stopped, went]) is ExitCode.PARTIAL

@@ -17,8 +17,9 @@ from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
@@ -34,7 +35,6 @@ from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys()
 NOW = 1_700_000_000_000
 WRITTEN = 1_600_000_000_000  # ms
 OTHER_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
@@ -82,7 +82,7 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
     other = lb.write_partition(tmp_path / "logs", "payments", 0, segments, high_watermark=2, topic_id=OTHER_ID)
     (payment,) = tier_other(other, store, layout)
     tier(folder, store, layout=layout)
-    store.put_if_absent(KEYS.expire(PARTITION), b"{")
+    store.put_if_absent(keys.expire(PARTITION), b"{")
     found = finished_segments(store, layout, lambda _: True)
     assert [each.id.segment_id for each in found.segments] == [payment]
     ((partition, error),) = found.damaged.items()
@@ -96,7 +96,7 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
 
 def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store, layout, folder):
     tier(folder, store, layout=layout)
-    store.put_if_absent(KEYS.expire(OTHER), b"{")
+    store.put_if_absent(keys.expire(OTHER), b"{")
     found = finished_segments(store, layout, lambda _: True)
     assert (len(found.segments), found.damaged) == (3, {})
 
@@ -104,7 +104,7 @@ def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store
 def tier_other(folder: Path, store: DirectoryStore, layout: Layout) -> list[str]:
     """Tier a partition whose name is not that of PARTITION; its segment ids."""
     (ready,) = planned(folder)
-    rows = rows_of(tier_partition(store, layout, KEYS, OTHER, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(store, layout, OTHER, [ready], Tierer("run", NOW)))
     return [rows[-1]["segment_id"]]
 
 
@@ -113,7 +113,7 @@ def test_no_record_of_expire_is_asked_for_where_the_listing_shows_none(store, la
     watched = FlakyStore(store, {}, counted={"read"})
     assert len(finished_of(watched, layout, PARTITION)) == 3
     assert watched.calls == []
-    write_record(store, KEYS, PARTITION, ExpireRecord(5, (Deleting(new_segment_id(), 0, 5),)))
+    write_record(store, PARTITION, ExpireRecord(5, (Deleting(new_segment_id(), 0, 5),)))
     assert len(finished_of(watched, layout, PARTITION)) == 3
     assert watched.calls == ["read"]
 
@@ -140,7 +140,7 @@ def test_the_largest_timestamp_is_the_segments(store, layout, tmp_path):
         for base, times in batches.items()
     }
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=30, topic_id=TOPIC_ID)
-    for row in rows_of(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run", NOW))):
+    for row in rows_of(tier_partition(store, layout, PARTITION, planned(folder), Tierer("run", NOW))):
         assert row["error"] is None
     assert [each.max_timestamp for each in published(store, layout)] == [9004, 8004], "records are 1 ms apart"
 
@@ -151,7 +151,7 @@ def test_batches_without_timestamps_are_published_with_the_time_of_the_object(st
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=2, topic_id=TOPIC_ID)
     (ready,) = planned(folder)
     assert ready.max_timestamp == -1
-    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(store, layout, PARTITION, [ready], Tierer("run", NOW)))
     assert rows[-1]["state"] == "COPY_SEGMENT_FINISHED"
     (copy,) = published(store, layout)
     date_objects(store, f"{0:020d}-{copy.id.segment_id}")
@@ -163,7 +163,7 @@ def test_batches_without_timestamps_are_published_with_the_time_of_the_object(st
 def test_a_time_index_that_tells_nothing_leaves_the_time_of_the_object(store, folder, content):
     layout = LocalTieredStorageLayout()
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    store.replace(KEYS.segment(KeyKind.LOCAL_TIME_INDEX, copy), content)
+    store.replace(keys.segment(KeyKind.LOCAL_TIME_INDEX, copy), content)
     date_objects(store, f"{5:020d}-{copy.id.segment_id}")
     assert [each.max_timestamp for each in published(store, layout)] == [WRITTEN]
 
@@ -171,7 +171,7 @@ def test_a_time_index_that_tells_nothing_leaves_the_time_of_the_object(store, fo
 def test_a_manifest_of_somebody_that_says_no_timestamp_is_not_believed(store, folder):
     layout = AivenLayout()
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    key = KEYS.segment(KeyKind.RSM_MANIFEST, copy)
+    key = keys.segment(KeyKind.RSM_MANIFEST, copy)
     manifest = json.loads(store.get(key))
     manifest["remoteLogSegmentMetadata"]["maxTimestampMs"] = -1
     store.replace(key, json.dumps(manifest).encode())
@@ -182,7 +182,7 @@ def test_a_manifest_of_somebody_that_says_no_timestamp_is_not_believed(store, fo
 def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store, layout, folder):
     tier(folder, store, layout=layout, bases={5})
     local = layout.name != "aiven"
-    (found,) = list_remote_partition(store, KEYS, PARTITION, local=local).segments
+    (found,) = list_remote_partition(store, PARTITION, local=local).segments
     logs = {kind: info for kind, info in found.objects.objects.items() if kind.suffix == ".log"}
     bare = replace(found.objects, objects=logs)
     told = [replace(found, objects=bare, metadata=replace(found.metadata, max_timestamp=told)) for told in (-1, 0, 1)]
@@ -192,10 +192,10 @@ def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store, 
 def test_what_another_attempt_has_finished_without_is_left_out(store, layout, folder, caplog):
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
-    taken = claim(store, KEYS, segment, Attempt(second.id.segment_id, "run"))
+    claim(store, segment, Attempt(first.id.segment_id, "run"))
+    taken = claim(store, segment, Attempt(second.id.segment_id, "run"))
     assert published(store, layout) == [], "which of them will count is not decided"
-    finish(store, KEYS, taken)
+    finish(store, taken)
     caplog.clear()
     assert [each.id for each in published(store, layout)] == [second.id]
     assert caplog.text == "", "nothing has to be tiered again"
@@ -203,19 +203,19 @@ def test_what_another_attempt_has_finished_without_is_left_out(store, layout, fo
 
 def test_a_copy_whose_attempt_was_killed_before_it_said_so_waits_for_the_next_run(store, layout, folder, caplog):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    taken = claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
+    taken = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
     assert published(store, layout) == []
     assert "its claim is not finished" in caplog.text
-    finish(store, KEYS, taken)
+    finish(store, taken)
     assert [each.id for each in published(store, layout)] == [copy.id]
 
 
 def test_a_copy_of_a_broker_counts_whatever_attempts_of_ours_are_at_the_segment(store, layout, folder, caplog):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
     assert [each.id for each in published(store, layout)] == [copy.id]
 
-    store.replace(KEYS.claim(PARTITION, 5, 0), b"{")
+    store.replace(keys.claim(PARTITION, 5, 0), b"{")
     assert published(store, layout) == [], "whose it is nobody knows"
     assert "not a claim" in caplog.text
 
@@ -231,7 +231,7 @@ class Forgetful(DirectoryStore):
 
 def test_a_copy_whose_claim_goes_while_it_is_asked_for_is_as_one_that_nobody_claimed(store, layout, folder):
     (copy,) = tier(folder, store, layout=layout, bases={5})
-    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
     assert [each.id for each in published(Forgetful(store.root), layout)] == [copy.id]
 
 
@@ -240,9 +240,9 @@ def test_an_older_copy_without_which_another_attempt_finished_is_none_though_tha
 ):
     """Of a partition's claims those are read that are newer than the first finished one; of the others one by one."""
     older, newer = tier(folder, store, layout=layout, bases={5, 10})
-    finish(store, KEYS, claim(store, KEYS, ClaimedSegment(PARTITION, 10, 0), Attempt(newer.id.segment_id, "run")))
+    finish(store, claim(store, ClaimedSegment(PARTITION, 10, 0), Attempt(newer.id.segment_id, "run")))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, KEYS, segment, Attempt(older.id.segment_id, "run"))
-    finish(store, KEYS, claim(store, KEYS, segment, Attempt(new_segment_id(), "run")))
+    claim(store, segment, Attempt(older.id.segment_id, "run"))
+    finish(store, claim(store, segment, Attempt(new_segment_id(), "run")))
     assert [each.id for each in published(store, layout)] == [newer.id]
     assert "tier it again" in caplog.text

@@ -20,7 +20,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import TESTS
 from tiersnap.jobs.delta_tables import last_run, read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
@@ -44,9 +44,9 @@ TABLES = sorted(STORED.glob("tables-*"))
 
 
 def named_cluster(data: bytes, folder: Path) -> str | None:
-    store, key = DirectoryStore(folder), ObjectKeys().cluster(PARTITION)
+    store, key = DirectoryStore(folder), keys.cluster(PARTITION)
     store.put_if_absent(key, data)
-    return read_cluster_id(store, ObjectKeys(), PARTITION)
+    return read_cluster_id(store, PARTITION)
 
 
 READ: dict[str, Callable[[bytes, Path], object]] = {

@@ -12,7 +12,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kill_steps import content
 from tests.reference.stored_snapshots import put_snapshot
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.unit
 DATA = Path(__file__).parents[1] / "data" / "ledger-2.7.2"
 AT = TopicIdPartition("ledger", None, 0)  # of 2.7.2: no topic id
 MISSING = [183, 368, 552, 739]
-KEYS = ObjectKeys()
 EMPTY = bytes.fromhex("000148674bc700000000")
 
 
@@ -45,9 +44,9 @@ def put(store: DirectoryStore, snapshots: dict[int, bytes], *, at: TopicIdPartit
     for offset, data in snapshots.items():
         snapshot = TrustedSnapshot(offset, data, Provenance.COMPUTED)
         options = {"run_id": run_id or "unfinished", "fold_start_offset": 0, "replace": True}
-        records.append(put_snapshot(store, KEYS, at, snapshot, **options)[0])
+        records.append(put_snapshot(store, at, snapshot, **options)[0])
     if run_id:
-        put_manifest(store, KEYS, at, run_id, records)
+        put_manifest(store, at, run_id, records)
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_owner_and_mode_are_those_of_the_log(store, folder):
 
 @pytest.mark.parametrize("compare", ["--compare", "--no-compare"])
 def test_a_damaged_object_is_never_installed(store, folder, compare):
-    path = store.root / KEYS.snapshot(AT, 368)
+    path = store.root / keys.snapshot(AT, 368)
     for data in (path.read_bytes()[:-1], b"", path.read_bytes()[:-1] + b"\x55", expected(183)):
         path.write_bytes(data)
         failed = install(store, folder, "--apply", compare)

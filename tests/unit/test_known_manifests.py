@@ -12,8 +12,8 @@ from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.inventory import known_manifests
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ReadObject
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -21,8 +21,7 @@ from tiersnap.snapshot.errors import TransientError
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys("p/")
-KNOWN = KEYS.manifests(PARTITION)
+KNOWN = keys.manifests(PARTITION)
 ME = Tierer("run-1", 1_700_000_000_500, wait=0, pause=lambda _: None)
 
 
@@ -46,7 +45,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path) -> ReadingStore:
     """Three segments, as one run left them."""
     store = ReadingStore()
-    rows = rows_of(tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, planned(write_log(tmp_path / "logs")), ME))
+    rows = rows_of(tier_partition(store, AivenLayout(), PARTITION, planned(write_log(tmp_path / "logs")), ME))
     assert [row["error"] for row in rows] == [None] * 2 * len(BASES[:-1])
     return store
 
@@ -54,7 +53,7 @@ def store(tmp_path) -> ReadingStore:
 def listed(store: ReadingStore, known: KnownManifests | None = None) -> tuple[RemoteInventory, list[str]]:
     """The inventory, and the manifests that were read for it."""
     store.reads.clear()
-    found = list_remote_partition(store, KEYS, PARTITION, local=False, known=known)
+    found = list_remote_partition(store, PARTITION, local=False, known=known)
     return found, [key for key in store.reads if key.endswith(".rsm-manifest")]
 
 
@@ -100,8 +99,8 @@ def test_list_reads_a_manifest_whose_known_content_is_none(store):
 def test_save_forgets_segments_that_are_gone(store):
     gone = store.delete([key for key in store.objects if f"/{BASES[0]:020d}-" in key and "claims" not in key])
     assert not gone
-    known = KnownManifests(store, KEYS, PARTITION)
-    list_remote_partition(store, KEYS, PARTITION, local=False, known=known)
+    known = KnownManifests(store, PARTITION)
+    list_remote_partition(store, PARTITION, local=False, known=known)
     known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
     known.save()
     assert store.objects[KNOWN].data.count(b'"segmentId"') == 3
@@ -111,7 +110,7 @@ def test_save_forgets_segments_that_are_gone(store):
 def test_save_writes_and_read_asks_for_many_manifests_only(store, monkeypatch, limit, is_saved):
     del store.objects[KNOWN]
     monkeypatch.setattr(known_manifests, "FEW", limit)
-    known = KnownManifests(store, KEYS, PARTITION)
+    known = KnownManifests(store, PARTITION)
     found, read = listed(store, known)
     assert (len(read), KNOWN in store.reads) == (3, False)
     assert listed(store, known) == (found, []), "read before by this process"
@@ -122,7 +121,7 @@ def test_save_writes_and_read_asks_for_many_manifests_only(store, monkeypatch, l
 @pytest.mark.parametrize(("share", "is_saved"), [(2, False), (3, True)])
 def test_save_writes_when_much_is_new(store, monkeypatch, share, is_saved):
     monkeypatch.setattr(known_manifests, "_SHARE", share)
-    known = KnownManifests(store, KEYS, PARTITION)
+    known = KnownManifests(store, PARTITION)
     known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
     known.save()
     assert store.objects[KNOWN].data.count(b'"segmentId"') == 3 + is_saved
@@ -135,6 +134,6 @@ def test_tier_ends_well_when_the_manifests_cannot_be_remembered(tmp_path):
 
     store = Full()
     segments = planned(write_log(tmp_path / "logs"))
-    rows = rows_of(tier_partition(store, AivenLayout(KEYS), KEYS, PARTITION, segments, ME))
+    rows = rows_of(tier_partition(store, AivenLayout(), PARTITION, segments, ME))
     assert [row["error"] for row in rows] == [None] * 2 * len(segments)
     assert KNOWN not in store.objects

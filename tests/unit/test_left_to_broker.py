@@ -12,7 +12,8 @@ from tests.reference.fact_rows import judged
 from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
-from tests.unit.test_whole_but_not_counted import KEYS, ORDERS, SEGMENTS
+from tests.unit.test_whole_but_not_counted import ORDERS, SEGMENTS
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -70,7 +71,7 @@ def test_tier_takes_the_segments_once_no_broker_has_uploaded_for_an_hour(source:
 
 
 def test_tier_leaves_the_rest_to_a_broker_whose_copy_is_under_way(source: Path, store: DirectoryStore) -> None:
-    store.put_if_absent(f"{KEYS.partition_segments(ORDERS)}{0:020d}-{new_segment_id()}.log", b"a broker's")
+    store.put_if_absent(f"{keys.partition_segments(ORDERS)}{0:020d}-{new_segment_id()}.log", b"a broker's")
     ran = tier(source, store)
     # In ascending order: the first of them waits for the copy that is under way.
     assert (ran.exit_code, verdicts(ran)) == (0, {"GAP_BEFORE": 2, "COPY_IN_FLIGHT": 1, "ACTIVE_SEGMENT": 1})

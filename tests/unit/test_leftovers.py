@@ -11,7 +11,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
-from tests.reference.left_over import DAY, KEYS, make_old, tier_ours
+from tests.reference.left_over import DAY, make_old, tier_ours
 from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import write_partition
 from tests.reference.lying_store import LyingStore
@@ -20,6 +20,7 @@ from tests.reference.tiered import age, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out
@@ -36,6 +37,7 @@ from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -44,7 +46,7 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = pytest.mark.unit
 
-LAYOUT = AivenLayout(KEYS)
+LAYOUT = AivenLayout()
 ELSEWHERE = replace(this_process(), host="elsewhere")
 
 
@@ -66,14 +68,14 @@ def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
 
 
 def present(store: ObjectStore) -> RemoteInventory:
-    return list_remote_partition(store, KEYS, PARTITION, local=False)
+    return list_remote_partition(store, PARTITION, local=False)
 
 
 def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
     """Plan and carry out; objects that ended attempts had left."""
-    stored = list_partition_objects(store, KEYS, PARTITION)
-    plan = plan_partition(store, KEYS, stored, Managed(manager, ""), Retention(store.now(), **limits))
-    done = carry_out(store, KEYS, plan)
+    stored = list_partition_objects(store, PARTITION)
+    plan = plan_partition(store, stored, Managed(manager, ""), Retention(store.now(), **limits))
+    done = carry_out(store, plan)
     assert done.error is None
     assert done.swept.objects == len(plan.leftovers)
     return done.swept.objects
@@ -96,7 +98,7 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
     done = run(store, source, "run-3")
     assert (done.errors, done.leftovers_removed, done.events) == ([], 1, [])
     assert store.head(key) is None
-    assert [copy.start_offset for copy in list_remote_partition(store, KEYS, ORDERS, local=False).segments] == [
+    assert [copy.start_offset for copy in list_remote_partition(store, ORDERS, local=False).segments] == [
         0,
         10,
         20,
@@ -106,11 +108,11 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
     segments = planned(write_log(tmp_path / "logs"))
     lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
-    rows_of(tier_partition(lying, LAYOUT, KEYS, PARTITION, segments[:1], me))
+    rows_of(tier_partition(lying, LAYOUT, PARTITION, segments[:1], me))
     lying.deliver()
     ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
     age(store, key, age_ms)
-    rows = rows_of(tier_partition(store, LAYOUT, KEYS, PARTITION, segments, me))
+    rows = rows_of(tier_partition(store, LAYOUT, PARTITION, segments, me))
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert present(store).leftovers == ()
 
@@ -136,7 +138,7 @@ def test_expire_removes_a_late_object_of_an_ended_attempt(
         age(store, info.key, 2 * DAY)
     assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
     assert store.head(key) is None
-    assert len(list_remote_partition(store, KEYS, ORDERS, local=False).segments) == 3
+    assert len(list_remote_partition(store, ORDERS, local=False).segments) == 3
 
 
 @pytest.mark.parametrize("number", [0, 2])
@@ -161,8 +163,8 @@ def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
-        rows_of(tier_partition(flaky, LAYOUT, KEYS, PARTITION, segments[:1], me))
-    (claim,) = list_claims(store, KEYS, PARTITION)
+        rows_of(tier_partition(flaky, LAYOUT, PARTITION, segments[:1], me))
+    (claim,) = list_claims(store, PARTITION)
     return claim
 
 
@@ -170,26 +172,26 @@ def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: Director
     killed = killed_attempt(store, tmp_path)
     for info in list(store.list()):
         age(store, info.key, STALE_AFTER_MS + 1000)
-    assert sweep_partition(store, KEYS, present(store)).objects == 1
+    assert sweep_partition(store, present(store)).objects == 1
     assert present(store).leftovers == ()
-    assert not claims.is_still_ours(store, KEYS, killed), "who wakes up makes nothing visible"
+    assert not claims.is_still_ours(store, killed), "who wakes up makes nothing visible"
 
 
 def test_sweep_partition_leaves_an_attempt_that_may_be_at_work(store: DirectoryStore, tmp_path: Path) -> None:
     killed = killed_attempt(store, tmp_path)
     (log,) = [info.key for info in store.list() if info.key.endswith(".log")]
     age(store, log, STALE_AFTER_MS + 1000)
-    assert sweep_partition(store, KEYS, present(store)).objects == 0, "its claim is young"
-    assert claims.is_still_ours(store, KEYS, killed)
+    assert sweep_partition(store, present(store)).objects == 0, "its claim is young"
+    assert claims.is_still_ours(store, killed)
 
 
 def test_sweep_partition_leaves_what_no_claim_names_and_whole_segments(store: DirectoryStore, tmp_path: Path) -> None:
     tier_ours(store, LAYOUT, tmp_path / "logs")
-    key = f"{KEYS.partition_segments(PARTITION)}{5:020d}-{new_segment_id()}.log"
+    key = f"{keys.partition_segments(PARTITION)}{5:020d}-{new_segment_id()}.log"
     store.put_if_absent(key, b"a broker's")
     make_old(store)
     before = [info.key for info in store.list()]
-    assert sweep_partition(store, KEYS, present(store)).objects == 0
+    assert sweep_partition(store, present(store)).objects == 0
     assert expire(store, milliseconds=100 * 365 * DAY) == 0
     assert [info.key for info in store.list()] == before
 
@@ -200,19 +202,19 @@ def test_sweep_store_removes_old_probes_and_temporary_files_of_ours(store: Direc
     ours, young, theirs = f"tiersnap-{'a' * 32}.log", f"tiersnap-{'b' * 32}.log", "notes.txt"
     for name in (ours, young, theirs):
         (folder / name).write_text("x")
-    probes = [f"{KEYS.probes}{digit * 32}" for digit in "ab"]
+    probes = [f"{PROBES}{digit * 32}" for digit in "ab"]
     for key in probes:
         store.put_if_absent(key, b"?")
     for key in (f"{UNFINISHED}/{ours}", f"{UNFINISHED}/{theirs}", probes[0]):
         age(store, key, 2 * DAY)
-    assert sweep_store(store, KEYS, lambda _: True) == SweptStore(probes=1, files=1)
+    assert sweep_store(store, lambda _: True) == SweptStore(probes=1, files=1)
     assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
     assert [info.key for info in store.list()] == probes[1:]
 
 
 def test_tier_and_expire_say_what_killed_processes_left(store: DirectoryStore, source: Path) -> None:
     for words in (["tier", source], ["expire", "--topic", "orders", "--retention", "100000d", "--unmanaged"]):
-        probe = f"{KEYS.probes}{'a' * 32}"
+        probe = f"{PROBES}{'a' * 32}"
         store.put_if_absent(probe, b"?")
         age(store, probe, 2 * DAY)
         ran = tiersnap(*words, "--remote", store.root, "--apply")
@@ -224,8 +226,8 @@ def test_tier_and_expire_say_what_killed_processes_left(store: DirectoryStore, s
 def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     """What the sweep relies on: who gives up stays named."""
     segment = ClaimedSegment(PARTITION, 0, 0)
-    held = claims.claim(store, KEYS, segment, Attempt(new_segment_id(), "run"))
-    assert claims.release(store, KEYS, held)
-    found = claims.read_claim(store, KEYS, segment)
+    held = claims.claim(store, segment, Attempt(new_segment_id(), "run"))
+    assert claims.release(store, held)
+    found = claims.read_claim(store, segment)
     assert found is not None
     assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)

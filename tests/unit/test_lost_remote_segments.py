@@ -13,8 +13,9 @@ from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age, tier
-from tests.unit.test_whole_but_not_counted import KEYS, NOW, ORDERS, SEGMENTS, publishable
+from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS, publishable
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
@@ -61,7 +62,7 @@ def run(
 
 def lose(store: DirectoryStore, offset: int, *kinds: KeyKind) -> None:
     """Delete objects of the segment at an offset; all of its objects where no kinds are given."""
-    parsed = {info.key: KEYS.recognise(info.key) for info in store.list()}
+    parsed = {info.key: keys.recognise(info.key) for info in store.list()}
     of_it = [key for key, found in parsed.items() if found and found.segment_id and found.offset == offset]
     wanted = [key for key in of_it if not kinds or parsed[key].kind in kinds]
     assert wanted
@@ -82,7 +83,7 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     lose(store, offset, kind)
     done = run(store, source, "run-2", layout)
     assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
-    found = list_remote_partition(store, KEYS, ORDERS, local=name != "aiven")
+    found = list_remote_partition(store, ORDERS, local=name != "aiven")
     assert ([copy.start_offset for copy in found.segments], found.leftovers) == ([0, 10, 20], ())
     assert run(store, source, "run-3", layout).events == []
 
@@ -144,7 +145,7 @@ def test_tier_leaves_what_expire_deleted(store: DirectoryStore, source: Path) ->
     run(store, source, "run-1", open_layout("aiven"))
     for info in list(store.list()):
         age(store, info.key, 2 * STALE_AFTER_MS)
-    store.put_if_absent(KEYS.expire(ORDERS), b'{"version":1,"logStartOffset":20,"deleting":[]}')
+    store.put_if_absent(keys.expire(ORDERS), b'{"version":1,"logStartOffset":20,"deleting":[]}')
     lose(store, 0)
     lose(store, 10, KeyKind.RSM_MANIFEST)
     assert verdicts(run(store, source, "run-2", open_layout("aiven")))[10] == "EXPIRED"

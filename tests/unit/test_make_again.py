@@ -20,7 +20,8 @@ from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
@@ -66,7 +67,7 @@ class Tier:
         self.before = self.contents()
 
     def complete(self) -> Iterator[RemoteSegment]:
-        listed = list_segments(self.store, ObjectKeys(), self.partition, local=self.layout.is_local)
+        listed = list_segments(self.store, self.partition, local=self.layout.is_local)
         found = (read_segment(self.store, each) for each in listed)
         return (each for each in found if isinstance(each, RemoteSegment))
 
@@ -302,9 +303,9 @@ def test_mend_without_a_cluster_puts_back_what_a_claim_says_was_finished(layout,
     assert_said(tiersnap("tier", at.logs.with_name("whole"), *place, "--expiration", "none", "--apply"), 0)
     store = DirectoryStore(tmp_path / "remote")
     before = {info.key: store.get(info.key) for info in store.list()}
-    keys = [ObjectKeys().recognise(key) for key in before]
+    parsed = [keys.recognise(key) for key in before]
     last = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT)
-    lost = [key for key, found in zip(before, keys, strict=True) if found is not None and found.kind in last][2:4]
+    lost = [key for key, found in zip(before, parsed, strict=True) if found is not None and found.kind in last][2:4]
     store.delete(lost)
     ran = tiersnap("mend", *place, "--expiration", "none", "--unmanaged", "--apply")
     assert_said(ran, 0, "2 segments lack an object")
@@ -319,8 +320,8 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
     attempt = Attempt(record.id.segment_id, "run")
-    held = claims.claim(tier.store, ObjectKeys(), claimed, attempt)
-    claims.finish(tier.store, ObjectKeys(), held, ClaimedSnapshot(7, "COMPUTED", ""))
+    held = claims.claim(tier.store, claimed, attempt)
+    claims.finish(tier.store, held, ClaimedSnapshot(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
     assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]

@@ -11,7 +11,6 @@ from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import (
     CLUSTER,
     DAY,
-    KEYS,
     copies,
     finished,
     known,
@@ -24,6 +23,7 @@ from tests.reference.left_over import (
 from tests.reference.planned import PARTITION, planned, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.inventory.partition_objects import list_all
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
@@ -38,6 +38,7 @@ from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConf
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.unit
 DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 
 
-@pytest.fixture(params=[AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)], ids=["aiven", "local"])
+@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
 def layout(request):
     return request.param
 
@@ -61,7 +62,7 @@ def tier_of_two_replicas(store, layout, tmp_path) -> RemoteLogSegmentMetadata:
     shorter, longer = write_log(tmp_path / "logs"), write_replica_that_rolled_later(tmp_path / "longer")
     for segments in (planned(shorter)[:1], planned(longer)):
         tierer = Tierer("run-1", 1_700_000_000_500, wait=0)
-        rows = list(tier_partition(store, layout, KEYS, PARTITION, segments, tierer, cluster_id=CLUSTER))
+        rows = list(tier_partition(store, layout, PARTITION, segments, tierer, cluster_id=CLUSTER))
         assert [row.error for row in rows] == [None] * len(rows)
     (first,) = (each for each in finished(store, layout) if each.end_offset == 4)
     return first
@@ -123,14 +124,14 @@ def test_extra_copies_of_ours_go_and_those_that_the_cluster_knows_stay(store, la
 @pytest.mark.parametrize("finished_elsewhere", [True, False])
 def test_a_copy_in_the_other_layout_supersedes_none_in_this_one(store, layout, tmp_path, finished_elsewhere):
     """The claims say that the copies of another attempt count: in the layout that was asked for, or in the other."""
-    other = LocalTieredStorageLayout(KEYS) if isinstance(layout, AivenLayout) else AivenLayout(KEYS)
+    other = LocalTieredStorageLayout() if isinstance(layout, AivenLayout) else AivenLayout()
     right = tier(write_log(tmp_path / "logs"), store, layout=layout)
     wrong = tier(tmp_path / "logs" / "orders-0", store, layout=other if finished_elsewhere else layout)
     for first, second in zip(right, wrong, strict=True):
         segment = ClaimedSegment(PARTITION, first.start_offset, 0)
-        claim(store, KEYS, segment, Attempt(first.id.segment_id, "run-1"))
-        finish(store, KEYS, claim(store, KEYS, segment, Attempt(second.id.segment_id, "run-1")))
-    put_cluster_id(store, KEYS, PARTITION, CLUSTER)
+        claim(store, segment, Attempt(first.id.segment_id, "run-1"))
+        finish(store, claim(store, segment, Attempt(second.id.segment_id, "run-1")))
+    put_cluster_id(store, PARTITION, CLUSTER)
     make_old(store)
 
     counts = right if finished_elsewhere else wrong
@@ -155,7 +156,7 @@ def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):
 def test_a_copy_that_nobody_finished_is_left_and_tiered_before_it_is_published(store, layout, tmp_path, is_overtaken):
     ids = [each.id.segment_id for each in tier(write_log(tmp_path / "logs"), store, layout=layout)[:1]]
     for segment_id in [*ids, new_segment_id()][: 1 + is_overtaken]:
-        claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1"))
+        claim(store, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1"))
     make_old(store)
     ((action, reason),) = [(each.action, each.reason) for each in orphans(store, known()) if each.segment_id in ids]
     assert action is Fate.LEAVE
@@ -192,7 +193,7 @@ def test_a_superseded_attempt_stays_while_the_one_that_finished_has_lost_an_obje
     tier_ours(store, layout, tmp_path / "logs")
     first, *_ = brokers_copies(store, layout, tmp_path / "logs")
     (ours,) = [each for each in finished(store, layout) if each.start_offset == 0 and each.id != first.id]
-    key = KEYS.claim(PARTITION, 0, 0)
+    key = keys.claim(PARTITION, 0, 0)
     claimed = Claim.decode(ClaimedSegment(PARTITION, 0, 0), store.get(key), name=key)
     attempts = (Attempt(first.id.segment_id, "run-0"), *claimed.attempts)
     (store.root / key).write_bytes(replace(claimed, attempts=attempts).encode())
@@ -275,8 +276,8 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     published = finished(store, layout)
     killed = new_segment_id()
-    claim(store, KEYS, ClaimedSegment(PARTITION, 15, 0), Attempt(killed, "run-2"))
-    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    claim(store, ClaimedSegment(PARTITION, 15, 0), Attempt(killed, "run-2"))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     store.put_if_absent(f"{folder}{15:020d}-{killed}.log", b"half")
     make_old(store)
     (found,) = orphans(store, known(*published))
@@ -309,7 +310,7 @@ def test_a_partition_is_refused_as_a_whole_where_the_records_do_not_say_all(stor
 def test_a_partition_of_which_nobody_says_the_cluster_is_refused(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     make_old(store)
-    store.delete([KEYS.cluster(PARTITION)])
+    store.delete([keys.cluster(PARTITION)])
     everything = [replace(each, state=DELETED) for each in finished(store, layout)]
     (refused,) = orphans(store, known(*everything))
     assert refused.action is Fate.REFUSE
@@ -323,27 +324,27 @@ def test_snapshots_below_the_log_start_go_and_their_manifests_with_the_last_of_t
     published = finished(store, layout)
     assert orphans(store, known(*published)) == []
     first = removable(orphans(store, known(*published, log_start=10)))
-    assert first == {KEYS.snapshot(PARTITION, 5)}
+    assert first == {keys.snapshot(PARTITION, 5)}
     both = removable(orphans(store, known(*published, log_start=11)))
     assert both == {
-        KEYS.snapshot(PARTITION, 5),
-        KEYS.snapshot(PARTITION, 10),
-        KEYS.snapshot_manifest(PARTITION, "run-1"),
+        keys.snapshot(PARTITION, 5),
+        keys.snapshot(PARTITION, 10),
+        keys.snapshot_manifest(PARTITION, "run-1"),
     }
 
 
 def test_a_snapshot_of_which_no_manifest_tells_is_named_only(store, tmp_path):
-    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
-    store.put_if_absent(KEYS.snapshot(PARTITION, 3), b"somebody's")
+    tier_ours(store, AivenLayout(), tmp_path / "logs")
+    store.put_if_absent(keys.snapshot(PARTITION, 3), b"somebody's")
     make_old(store)
-    (found,) = orphans(store, known(*finished(store, AivenLayout(KEYS)), log_start=5))
+    (found,) = orphans(store, known(*finished(store, AivenLayout()), log_start=5))
     assert (found.kind, found.action) == (OrphanKind.SNAPSHOT, Fate.LEAVE)
 
 
 def of_a_deleted_topic(store, layout, tmp_path):
     tier_ours(store, layout, tmp_path / "logs")
     put_snapshots(store, [5, 10, 15])
-    store.put_if_absent(KEYS.manifests(PARTITION), b"{}")
+    store.put_if_absent(keys.manifests(PARTITION), b"{}")
     theirs = brokers_copies(store, layout, tmp_path / "logs")
     store.delete(keys_of(store, *(each.id.segment_id for each in theirs)))
     make_old(store)
@@ -364,11 +365,11 @@ def test_of_a_deleted_topic_claims_stay_as_long_as_anything_lies_beside_them(sto
     list(remove(store, orphans(store, told)))
     left = {info.key for info in store.list()}
     assert kept <= left
-    assert KEYS.cluster(PARTITION) in left
+    assert keys.cluster(PARTITION) in left
 
 
 def test_a_removal_that_is_killed_anywhere_is_finished_by_the_next_one(store, tmp_path):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     told = of_a_deleted_topic(store, layout, tmp_path)
     kills = 0
     while True:
@@ -388,13 +389,13 @@ def test_a_removal_that_is_killed_anywhere_is_finished_by_the_next_one(store, tm
 
 
 def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
-    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    told = of_a_deleted_topic(store, AivenLayout(), tmp_path)
     flaky = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"delete"})
     done = list(remove(flaky, orphans(store, told)))
     assert sum(bool(failures) for _, failures in done) == 1
     assert len([orphan for orphan, _ in done if orphan.kind is OrphanKind.COPY]) > 1, "the others go"
     left = {info.key for info in store.list()}
-    assert KEYS.cluster(PARTITION) in left
+    assert keys.cluster(PARTITION) in left
     assert any(key.startswith("claims/") for key in left)
     list(remove(store, orphans(store, told)))
     assert list(store.list()) == []
@@ -403,18 +404,18 @@ def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
 def begin_unblock(store, *, cluster_id: str = CLUSTER, partitions: tuple[int, ...] = (PARTITION.partition,)) -> str:
     begun = SavedConfigs(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, {"remote.log.copy.disable": None})
     SavedConfigsStore(store).put(begun)
-    return KEYS.unblock(PARTITION.topic, PARTITION.topic_id)
+    return keys.unblock(PARTITION.topic, PARTITION.topic_id)
 
 
 def of_unblock(store, told) -> list[tuple[Fate, str]]:
-    _, records = list_all(store, KEYS, lambda _: True)
+    _, records = list_all(store, lambda _: True)
     found = list(judge_saved_configs(store, records, Aged(store.now(), DAY), lambda asked: dict.fromkeys(asked, told)))
     list(remove(store, found))
     return [(each.action, each.reason) for each in found]
 
 
 def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_before(store, tmp_path):
-    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    told = of_a_deleted_topic(store, AivenLayout(), tmp_path)
     key = begin_unblock(store)
     assert of_unblock(store, told) == [], "young"
     make_old(store)
@@ -435,7 +436,7 @@ def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_
 
 
 def test_a_record_of_unblock_that_says_too_little_is_left_and_named(store, tmp_path):
-    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    told = of_a_deleted_topic(store, AivenLayout(), tmp_path)
     key = begin_unblock(store, partitions=())
     make_old(store)
     assert of_unblock(store, told) == [(Fate.REFUSE, "it names no partition")]
@@ -452,12 +453,12 @@ def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours
     ours, young, theirs = f"tiersnap-{'a' * 32}.log", f"tiersnap-{'b' * 32}.log", "notes.txt"
     for name in (ours, young, theirs):
         (folder / name).write_text("x")
-    probes = [f"{KEYS.probes}{digit * 32}" for digit in "ab"]
+    probes = [f"{PROBES}{digit * 32}" for digit in "ab"]
     for key in probes:
         store.put_if_absent(key, b"?")
     for key in (f"{UNFINISHED}/{ours}", f"{UNFINISHED}/{theirs}", probes[0]):
         age(store, key, 2 * DAY)
-    found = list(unfinished(store, KEYS, Aged(store.now(), DAY), CLUSTER, lambda _: True))
+    found = list(unfinished(store, Aged(store.now(), DAY), CLUSTER, lambda _: True))
     kinds = [OrphanKind.FILE, OrphanKind.PROBE]
     assert sorted(each.kind for each in found if each.action is Fate.REMOVE) == kinds
     assert sorted(each.kind for each in found if each.action is Fate.WAIT) == kinds
@@ -479,7 +480,7 @@ class WithUploads:
         return iter(self._uploads)
 
 
-SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' * 21}Q.log"
+SEGMENT_KEY = f"{keys.partition_segments(PARTITION, local=False)}{5:020d}-{'A' * 21}Q.log"
 
 
 @pytest.mark.parametrize(
@@ -490,15 +491,15 @@ SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' *
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY), []),
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY + 1), [(OrphanKind.UPLOAD, Fate.LEAVE)]),
         (UnfinishedUpload("of somebody", "1", 0, DAY + 1), []),
-        (UnfinishedUpload(KEYS.expire(PARTITION), "1", 0, DAY + 1), []),
-        (UnfinishedUpload(KEYS.snapshot(PARTITION, 5), "1", 0, DAY + 1), []),
+        (UnfinishedUpload(keys.expire(PARTITION), "1", 0, DAY + 1), []),
+        (UnfinishedUpload(keys.snapshot(PARTITION, 5), "1", 0, DAY + 1), []),
     ],
 )
 def test_unfinished_names_uploads_when_older_than_the_grace(store, upload, found):
     uploads, aged = WithUploads(store, upload), Aged(10 * DAY, DAY)
-    told = list(unfinished(uploads, KEYS, aged, CLUSTER, lambda topic: topic == PARTITION.topic))
+    told = list(unfinished(uploads, aged, CLUSTER, lambda topic: topic == PARTITION.topic))
     assert [(each.kind, each.action, each.size, each.upload) for each in told] == [(*each, 0, upload) for each in found]
-    nobody = unfinished(uploads, KEYS, aged, CLUSTER, lambda topic: False)
+    nobody = unfinished(uploads, aged, CLUSTER, lambda topic: False)
     assert [each.kind for each in nobody] == [kind for kind, _ in found if kind is OrphanKind.FILE]
 
 
@@ -508,11 +509,11 @@ def test_unfinished_names_uploads_when_older_than_the_grace(store, upload, found
 )
 def test_an_upload_of_a_claimed_attempt_goes_unless_it_is_of_another_cluster(store, cluster_id, action):
     killed = new_segment_id()
-    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run-2"))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run-2"))
     if cluster_id is not None:
-        put_cluster_id(store, KEYS, PARTITION, cluster_id)
+        put_cluster_id(store, PARTITION, cluster_id)
     upload = UnfinishedUpload(SEGMENT_KEY.replace("A" * 21 + "Q", killed), "1", 0, DAY + 1)
-    (told,) = unfinished(WithUploads(store, upload), KEYS, Aged(10 * DAY, DAY), CLUSTER, lambda _: True)
+    (told,) = unfinished(WithUploads(store, upload), Aged(10 * DAY, DAY), CLUSTER, lambda _: True)
     assert (told.kind, told.action, told.segment_id) == (OrphanKind.UPLOAD, action, killed)
 
 
@@ -526,8 +527,8 @@ class Emptied(DirectoryStore):
 
 
 def test_orphans_passes_by_a_manifest_that_is_gone_since_it_was_listed(store, tmp_path):
-    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
+    tier_ours(store, AivenLayout(), tmp_path / "logs")
     put_snapshots(store, [5, 10, 15])
     make_old(store)
-    found = orphans(Emptied(store.root), known(*finished(store, AivenLayout(KEYS)), log_start=6))
+    found = orphans(Emptied(store.root), known(*finished(store, AivenLayout()), log_start=6))
     assert [(each.kind, each.action) for each in found] == [(OrphanKind.SNAPSHOT, Fate.LEAVE)]

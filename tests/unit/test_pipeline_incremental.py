@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.reference.examples import examples
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.pipeline import Ran, Runner
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +92,7 @@ def test_a_log_that_is_tiered_as_it_lives_has_one_copy_of_each_segment_and_no_ho
             objects = runner.objects()
             assert runner().did_nothing, (number, step)
             assert runner.objects() == objects, (number, step)
-        manifests = [ObjectKeys().parse(key) for key in runner.objects()]
+        manifests = [keys.parse(key) for key in runner.objects()]
         starts = sorted(key.offset for key in manifests if key.kind is KeyKind.RSM_MANIFEST)
         assert starts == sorted(ends)
         # A segment that retention took before it was tiered is a hole that nobody can fill.

@@ -16,7 +16,7 @@ from tests.reference.pipeline import Ran, Runner
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_writer import only_run
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -181,16 +181,16 @@ def test_a_manifest_describes_the_objects_that_are_there(runner: Runner, tmp_pat
     assert later(as_of=TIMESTAMP + 8 * DAY, expiration=7 * DAY).errors == []
     objects = runner.objects()
     partition = TopicIdPartition("orders", ID, 0)
-    name = ObjectKeys().snapshot_manifest(partition, "run-11")
+    name = keys.snapshot_manifest(partition, "run-11")
     rows = SnapshotManifest.decode(objects[name], name=name).snapshots
     assert [row.offset for row in rows] == [10, 20, 30]
     for row in rows:
-        data = objects[ObjectKeys().snapshot(partition, row.offset)]
+        data = objects[keys.snapshot(partition, row.offset)]
         assert (row.size, row.crc32c, row.entries) == (len(data), crc32c(data), snapshot_file.decode(data).size)
 
 
 def test_an_object_that_contradicts_the_log_is_refused_and_replaced_only_when_told(runner: Runner) -> None:
-    key = ObjectKeys().snapshot(TopicIdPartition("orders", ID, 0), 20)
+    key = keys.snapshot(TopicIdPartition("orders", ID, 0), 20)
     runner.store.put_if_absent(key, snapshot_file.encode(snapshot_file.decode(EMPTY)))
     refused = runner()
     assert not refused.is_transient

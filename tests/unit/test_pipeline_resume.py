@@ -12,7 +12,8 @@ from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
 from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import ALLOWED_TRANSITIONS, SegmentState
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -58,7 +59,7 @@ def check_complete(runner: Runner) -> None:
     last = last_states(runner.tables.remote_log_segments)
     kinds = defaultdict(list)
     for key in objects:
-        parsed = ObjectKeys().parse(key)
+        parsed = keys.parse(key)
         kinds[parsed.kind].append(parsed)
         if parsed.segment_id is not None:
             assert last[parsed.segment_id] is SegmentState.COPY_SEGMENT_FINISHED, key
@@ -67,10 +68,10 @@ def check_complete(runner: Runner) -> None:
     assert sorted(parsed.offset for parsed in kinds[KeyKind.SNAPSHOT]) == [10, 20, 30]
     described = {}
     for parsed in kinds[KeyKind.SNAPSHOT_MANIFEST]:
-        key = ObjectKeys().snapshot_manifest(parsed.partition, parsed.run_id)
+        key = keys.snapshot_manifest(parsed.partition, parsed.run_id)
         for row in SnapshotManifest.decode(objects[key], name=key).snapshots:
             described[row.offset] = row
-            data = objects[ObjectKeys().snapshot(parsed.partition, row.offset)]
+            data = objects[keys.snapshot(parsed.partition, row.offset)]
             assert (row.size, row.crc32c) == (len(data), crc32c(data))
     assert sorted(described) == [10, 20, 30]
 

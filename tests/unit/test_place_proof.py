@@ -13,8 +13,8 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
@@ -164,12 +164,12 @@ def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state
     newest = tiered[0]
     claimed = ClaimedSegment(PARTITION, newest.start_offset, 0)
     if state == "damaged":
-        store.put_if_absent(ObjectKeys().claim(PARTITION, newest.start_offset, 0), b"{")
+        store.put_if_absent(keys.claim(PARTITION, newest.start_offset, 0), b"{")
     else:
-        held = claim(store, ObjectKeys(), claimed, Attempt(newest.id.segment_id, "run-1"))
+        held = claim(store, claimed, Attempt(newest.id.segment_id, "run-1"))
         if state == "replaced":
             longer = Attempt(new_segment_id(), "run-2")
-            reopen(store, ObjectKeys(), finish(store, ObjectKeys(), held), longer, is_whole=True)
+            reopen(store, finish(store, held), longer, is_whole=True)
     assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[1]
 
 

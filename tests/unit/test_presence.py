@@ -12,9 +12,8 @@ from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
@@ -28,9 +27,8 @@ from tiersnap.snapshot.readiness.coverage import CopyFacts, coverage_of
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys("p/")
 YEAR_MS = 365 * 86_400_000
-LAYOUTS = [AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)]
+LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
 
 
 @pytest.fixture(params=LAYOUTS, ids=["aiven", "local"])
@@ -70,7 +68,7 @@ class Counted:
 
 
 def look_at(store, layout, **options):
-    return list_remote_partition(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
+    return list_remote_partition(store, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
 
 
 def test_complete_copies_are_told_with_all_that_the_gate_needs(store, layout, folder):
@@ -102,7 +100,7 @@ def test_a_copy_that_lacks_any_object_is_none(store, layout, folder):
 
 
 def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     (metadata,) = tier(folder, store, layout=layout, bases={5})
     for key in layout.object_keys(metadata)[:2]:
         data = store.get(key)
@@ -115,23 +113,23 @@ def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
 def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_path):
     segments = {base: [lb.data_batch(base, 5, 7, 0, base)] for base in range(0, 205, 5)}
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=205)
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     tier(folder, store, layout=layout)
     counted = Counted(store)
-    found = list_remote_partition(counted, KEYS, PARTITION, local=False, local_start=180)
+    found = list_remote_partition(counted, PARTITION, local=False, local_start=180)
     assert len(counted.named("list")) == 2
     read = sorted(int(key.rpartition("/")[2][:20]) for key in counted.named("get"))
     assert len(read) == len(set(read)) <= 16
     assert read[-1] == 195
     assert {copy.start_offset for copy in found.segments} >= {180, 185, 190, 195}
-    everything = list_remote_partition(Counted(store), KEYS, PARTITION, local=False)
+    everything = list_remote_partition(Counted(store), PARTITION, local=False)
     assert len(everything.segments) == 40
 
 
 def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layout):
     ours, theirs = new_segment_id(), new_segment_id()
-    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
-    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     for segment_id in (ours, theirs):
         store.put_if_absent(f"{folder}{5:020d}-{segment_id}.log", b"half")
     found = look_at(store, layout)
@@ -160,7 +158,7 @@ class ServerOfAnotherTime:
 
 @pytest.mark.parametrize("ahead", [-YEAR_MS, 0, YEAR_MS])
 def test_how_old_a_copy_under_way_is_says_the_clock_of_the_server_and_not_that_of_the_host(store, layout, ahead):
-    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     key = f"{folder}{5:020d}-{new_segment_id()}.log"
     store.put_if_absent(key, b"half")
     server = ServerOfAnotherTime(store, ahead)
@@ -180,10 +178,10 @@ def test_what_another_attempt_finished_without_is_superseded(store, layout, fold
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     assert look_at(store, layout).superseded == (), "two copies that no claim names: nobody's to delete"
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
-    taken = claim(store, KEYS, segment, Attempt(second.id.segment_id, "run"))
+    claim(store, segment, Attempt(first.id.segment_id, "run"))
+    taken = claim(store, segment, Attempt(second.id.segment_id, "run"))
     assert look_at(store, layout).superseded == (), "not decided yet"
-    finish(store, KEYS, taken)
+    finish(store, taken)
     (left,) = look_at(store, layout).superseded
     assert left.segment_id == first.id.segment_id
 
@@ -193,13 +191,13 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
 ):
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     segment = ClaimedSegment(PARTITION, 5, 0)
-    claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
-    finish(store, KEYS, claim(store, KEYS, segment, Attempt(second.id.segment_id, "run")))
+    claim(store, segment, Attempt(first.id.segment_id, "run"))
+    finish(store, claim(store, segment, Attempt(second.id.segment_id, "run")))
     store.delete([layout.object_keys(second)[0]])
     found = look_at(store, layout)
     assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
     assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
-    rows = rows_of(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
+    rows = rows_of(tier_partition(store, layout, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
     assert [row["error"] for row in rows] == [None] * len(rows)
     (again,) = [copy for copy in look_at(store, layout).segments if copy.start_offset == 5]
     assert again.segment_id not in {first.id.segment_id, second.id.segment_id}
@@ -207,9 +205,9 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
 
 def test_a_claim_that_cannot_be_read_is_told_and_everything_else_goes_on(store, layout, folder):
     tier(folder, store, layout=layout, bases={0})
-    base = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    base = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     store.put_if_absent(f"{base}{5:020d}-{new_segment_id()}.log", b"half")
-    store.put_if_absent(KEYS.claim(PARTITION, 5, 0), b"{")
+    store.put_if_absent(keys.claim(PARTITION, 5, 0), b"{")
     found = look_at(store, layout)
     assert len(found.problems) == len(found.segments) == len(found.leftovers) == 1
 
@@ -218,7 +216,7 @@ def test_a_claim_that_cannot_be_read_is_told_and_everything_else_goes_on(store, 
 
 
 def manifest_of(store, folder) -> tuple[str, dict]:
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     (metadata,) = tier(folder, store, layout=layout, bases={5})
     key = layout.object_keys(metadata)[2]
     return key, json.loads(store.get(key))
@@ -274,9 +272,9 @@ BAD = [
 @pytest.mark.parametrize(("path", "value"), BAD)
 def test_a_manifest_with_a_number_that_cannot_be_is_a_finding_for_that_copy_alone(store, folder, path, value):
     key, manifest = manifest_of(store, folder)
-    tier(folder, store, layout=AivenLayout(KEYS), bases={0})
+    tier(folder, store, layout=AivenLayout(), bases={0})
     store.replace(key, changed(manifest, path, value))
-    found = look_at(store, AivenLayout(KEYS))
+    found = look_at(store, AivenLayout())
     assert [copy.start_offset for copy in found.segments] == [0]
     (left,) = found.leftovers
     assert left.start_offset == 5
@@ -293,11 +291,11 @@ def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
         rsm_manifest.decode(data, name="m")
     key, _ = manifest_of(store, folder)
     store.replace(key, data)
-    assert len(look_at(store, AivenLayout(KEYS)).leftovers) == 1
+    assert len(look_at(store, AivenLayout()).leftovers) == 1
 
 
 def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_for_a_copy(store, folder):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     key, manifest = manifest_of(store, folder)
     size = len(store.get(key.removesuffix("rsm-manifest") + "log"))
     sizes = packed_sizes([10, size - 10])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stored.lease import Lease
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
@@ -17,7 +17,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit
 
-KEYS, CLUSTER, TOPIC, TOPIC_ID = ObjectKeys(), "5L6g3nShT-eMCtK--X86sw", PARTITION.topic, PARTITION.topic_id or ""
+CLUSTER, TOPIC, TOPIC_ID = "5L6g3nShT-eMCtK--X86sw", PARTITION.topic, PARTITION.topic_id or ""
 SAVED = SavedConfigs(CLUSTER, TOPIC, TOPIC_ID, (0,), {"remote.log.copy.disable": None})
 
 
@@ -31,8 +31,8 @@ def take_lease(store: LyingStore) -> object:
 
 
 READERS = {
-    KEYS.cluster(PARTITION): lambda store: read_cluster_id(store, KEYS, PARTITION),
-    KEYS.unblock(TOPIC, TOPIC_ID): read_saved_configs,
+    keys.cluster(PARTITION): lambda store: read_cluster_id(store, PARTITION),
+    keys.unblock(TOPIC, TOPIC_ID): read_saved_configs,
     "lease.json": take_lease,
 }
 
@@ -42,7 +42,7 @@ def test_stored_json_is_read_again_when_a_byte_flipped(
     key: str, read: Callable[[LyingStore], object], tmp_path
 ) -> None:
     store = LyingStore(DirectoryStore(tmp_path))
-    put_cluster_id(store, KEYS, PARTITION, CLUSTER)
+    put_cluster_id(store, PARTITION, CLUSTER)
     SavedConfigsStore(store).put(SAVED)
     Lease(store, "lease.json", "run-1").release()
     store.flips[key] = 2

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.layouts import keys as keys_module
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys, ParsedKey
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind, ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stores.probe import PROBES
 
 pytestmark = pytest.mark.unit
 
@@ -36,9 +37,6 @@ topics = st.one_of(
 uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("="))
 offsets = st.integers(0, (1 << 63) - 1)
 partitions = st.integers(0, (1 << 31) - 1)
-prefixes = st.sampled_from(
-    ["", "tiered", "tiered/", "a/b-c/", "snapshots/", "claims/", "kafka-tiered-storage/", "t-0/"]
-)
 run_ids = st.from_regex(re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,40}", re.ASCII), fullmatch=True)
 
 segment_kinds = st.sampled_from([k for k in KeyKind if k not in OURS_ALONE])
@@ -60,7 +58,7 @@ parsed_keys = st.one_of(
 )
 
 
-def key_of(keys: ObjectKeys, key: ParsedKey) -> str:
+def key_of(key: ParsedKey) -> str:
     """The key with these parts."""
     at, offset = key.partition, key.offset or 0
     made = {
@@ -78,25 +76,22 @@ def key_of(keys: ObjectKeys, key: ParsedKey) -> str:
     return keys.segment(key.kind, replace(metadata(), id=segment_id, start_offset=offset, end_offset=offset + 9))
 
 
-@given(prefixes, parsed_keys)
-def test_a_key_says_what_it_was_made_of(prefix, key):
-    keys = ObjectKeys(prefix)
-    text = key_of(keys, key)
-    assert text.startswith(prefix)
+@given(parsed_keys)
+def test_a_key_says_what_it_was_made_of(key):
+    text = key_of(key)
     assert keys.parse(text) == keys.recognise(text) == key
 
 
-@given(prefixes, st.lists(parsed_keys, min_size=2, max_size=5, unique=True))
-def test_no_two_things_have_one_key(prefix, things):
-    texts = [key_of(ObjectKeys(prefix), thing) for thing in things]
-    assert len(set(texts)) == len(things)
+@given(st.lists(parsed_keys, min_size=2, max_size=5, unique=True))
+def test_no_two_things_have_one_key(things):
+    assert len({key_of(thing) for thing in things}) == len(things)
 
 
 @given(st.text(max_size=80))
 def test_what_is_not_a_key_is_refused_by_name(text):
     with pytest.raises(InvalidKeyError, match="key"):
-        ObjectKeys("never/").parse("never/" + text)
-    assert ObjectKeys("never/").recognise(text) is None
+        keys.parse(text)
+    assert keys.recognise(text) is None
 
 
 def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMetadata:
@@ -114,38 +109,26 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 
 
 def test_the_examples_of_the_grammar_are_keys():
-    text = keys_module.__doc__ or ""
-    examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
+    text = keys.__doc__ or ""
+    examples = re.findall(r"^    (\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
     assert len(examples) == 11
     for example in examples:
-        keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
-        assert key_of(keys, keys.parse(example)) == example
+        assert key_of(keys.parse(example)) == example
 
 
 def test_segment_keys_are_those_of_the_plugins():
     stem = f"00000000000000001234-{SEGMENT_ID}"
-    keys = ObjectKeys("tiered/")
     assert [keys.segment(kind, metadata()) for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)] == [
-        f"tiered/payments-{TOPIC_ID}/7/{stem}.log",
-        f"tiered/payments-{TOPIC_ID}/7/{stem}.indexes",
-        f"tiered/payments-{TOPIC_ID}/7/{stem}.rsm-manifest",
+        f"payments-{TOPIC_ID}/7/{stem}.log",
+        f"payments-{TOPIC_ID}/7/{stem}.indexes",
+        f"payments-{TOPIC_ID}/7/{stem}.rsm-manifest",
     ]
-    assert ObjectKeys().segment(KeyKind.LOCAL_LEADER_EPOCHS, metadata("a.b-c")) == (
+    assert keys.segment(KeyKind.LOCAL_LEADER_EPOCHS, metadata("a.b-c")) == (
         f"kafka-tiered-storage/a.b-c-7-{TOPIC_ID}/{stem}.leader_epoch_checkpoint"
     )
 
 
-def test_a_prefix_is_taken_as_it_is_with_or_without_a_slash():
-    with_slash, without = (ObjectKeys(prefix).segment(KeyKind.LOG, metadata()) for prefix in ("tiered/", "tiered"))
-    assert with_slash.startswith("tiered/payments-")
-    assert without.startswith("tieredpayments-")
-    # what one prefix wrote is not silently taken for the other's
-    assert ObjectKeys("tiered").recognise(with_slash) is None
-    assert ObjectKeys("tiered/").recognise(without) is None
-
-
 def test_stems_and_folders_belong_to_one_segment_or_partition():
-    keys = ObjectKeys("p/")
     for local in (False, True):
         stem = keys.segment_stem(metadata(), local=local)
         kinds = [kind for kind in KeyKind if kind.is_local is local and kind not in OURS_ALONE]
@@ -160,7 +143,6 @@ def test_stems_and_folders_belong_to_one_segment_or_partition():
 
 def test_a_topic_without_id_can_have_snapshots_and_no_remote_segments():
     old = TopicIdPartition("old.topic", None, 3)
-    keys = ObjectKeys()
     assert keys.snapshot(old, 42) == "snapshots/old.topic-no-topic-id/3/00000000000000000042.snapshot"
     assert keys.snapshot_manifest(old, "r.1") == "snapshots/old.topic-no-topic-id/3/manifest-r.1.json"
     with pytest.raises(InvalidKeyError, match="topic id"):
@@ -168,19 +150,19 @@ def test_a_topic_without_id_can_have_snapshots_and_no_remote_segments():
 
 
 def test_claims_lie_by_themselves_below_our_prefix():
-    keys, partition = ObjectKeys("p/"), metadata().id.topic_id_partition
+    partition = metadata().id.topic_id_partition
     key = keys.claim(partition, 1234, 5)
-    assert key == f"p/claims/payments-{TOPIC_ID}/7/00000000000000001234-5.json"
+    assert key == f"claims/payments-{TOPIC_ID}/7/00000000000000001234-5.json"
     assert key.startswith(keys.partition_claims(partition))
     for folder in (keys.partition_segments(partition), keys.partition_snapshots(partition)):
         assert not key.startswith(folder)
-    assert not keys.partition_claims(partition).startswith(keys.probes)
+    assert not keys.partition_claims(partition).startswith(PROBES)
 
 
 def test_what_unblock_puts_back_lies_beside_the_claims_of_all_partitions():
-    keys, partition = ObjectKeys("p/"), metadata().id.topic_id_partition
+    partition = metadata().id.topic_id_partition
     key = keys.unblock("payments", TOPIC_ID)
-    assert key == f"p/claims/payments-{TOPIC_ID}/unblock.json"
+    assert key == f"claims/payments-{TOPIC_ID}/unblock.json"
     assert not key.startswith(keys.partition_claims(partition))
     with pytest.raises(InvalidKeyError, match="topic id"):
         keys.unblock("payments", "../x")
@@ -189,17 +171,17 @@ def test_what_unblock_puts_back_lies_beside_the_claims_of_all_partitions():
 @pytest.mark.parametrize("epoch", [-1, 1 << 31])
 def test_no_claim_is_made_of_what_is_no_leader_epoch(epoch):
     with pytest.raises(InvalidKeyError, match="not a leader epoch"):
-        ObjectKeys().claim(metadata().id.topic_id_partition, 0, epoch)
-    assert ObjectKeys().recognise(f"claims/payments-{TOPIC_ID}/7/00000000000000001234-{epoch}.json") is None
+        keys.claim(metadata().id.topic_id_partition, 0, epoch)
+    assert keys.recognise(f"claims/payments-{TOPIC_ID}/7/00000000000000001234-{epoch}.json") is None
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 63])
 def test_no_key_is_made_of_what_is_no_offset(offset):
     with pytest.raises(InvalidKeyError, match="not an offset"):
-        ObjectKeys().snapshot(TopicIdPartition("t", None, 0), offset)
+        keys.snapshot(TopicIdPartition("t", None, 0), offset)
 
 
 @pytest.mark.parametrize("run_id", ["", "../x", "a/b", "-x", "x" * 129, "a b"])
 def test_run_ids_cannot_leave_their_folder(run_id):
     with pytest.raises(InvalidKeyError, match="run id"):
-        ObjectKeys().snapshot_manifest(TopicIdPartition("t", None, 0), run_id)
+        keys.snapshot_manifest(TopicIdPartition("t", None, 0), run_id)

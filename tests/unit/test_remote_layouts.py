@@ -9,7 +9,6 @@ from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFound
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -28,7 +27,7 @@ from tiersnap.snapshot.repair.index_check import CheckedIndexes
 
 pytestmark = pytest.mark.unit
 
-LAYOUTS = [AivenLayout(), AivenLayout(ObjectKeys("tiered/"), chunk_size=999), LocalTieredStorageLayout()]
+LAYOUTS = [AivenLayout(), AivenLayout(chunk_size=999), LocalTieredStorageLayout()]
 SEGMENT_ID = "adh9f8BMS4anaUnD8KWfWg"
 
 # Written out by hand after io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1 and its serde tests. That class
@@ -154,9 +153,9 @@ def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
     copy = attempt(segment, segment_id=SEGMENT_ID)
     found = segment.found_indexes()
     checked = CheckedIndexes(found.offset_index, found.time_index, found.transaction_index, {})
-    layout = AivenLayout(ObjectKeys("p/"))
+    layout = AivenLayout()
     indexes, manifest = layout.plan(segment.index_contents(checked), copy)
-    stem = f"p/pay.ments-eu-{TOPIC_ID}/7/00000000000000001000-{SEGMENT_ID}"
+    stem = f"pay.ments-eu-{TOPIC_ID}/7/00000000000000001000-{SEGMENT_ID}"
     assert [layout.log_key(copy), indexes.key, manifest.key] == [
         f"{stem}.log",
         f"{stem}.indexes",

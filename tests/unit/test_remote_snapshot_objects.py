@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.reference.stored_snapshots import put_snapshot
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.snapshot_objects import (
     SnapshotManifest,
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.unit
 
 PARTITION = TopicIdPartition("pay.ments-eu", TOPIC_ID, 7)
 OLD = TopicIdPartition("old-topic", None, 0)
-KEYS = ObjectKeys("p/")
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def store(tmp_path) -> DirectoryStore:
 
 
 def put(store, snapshot, partition=PARTITION, **options):
-    return put_snapshot(store, KEYS, partition, snapshot, **{"run_id": "r1", "fold_start_offset": 0, **options})
+    return put_snapshot(store, partition, snapshot, **{"run_id": "r1", "fold_start_offset": 0, **options})
 
 
 @pytest.mark.parametrize("partition", [PARTITION, OLD])
@@ -50,10 +49,10 @@ def test_a_snapshot_is_written_once_and_read_back(store, partition):
     assert record == SnapshotRecord(1000, len(data), google_crc32c.value(data), 2, Provenance.COMPUTED, 0)
     assert outcome is PutOutcome.CREATED
     assert put(store, trusted(1000), partition) == (record, PutOutcome.ALREADY_SAME)
-    assert read_snapshot(store, KEYS, partition, 1000) == data
-    assert read_snapshot(store, KEYS, partition, 999) is None
+    assert read_snapshot(store, partition, 1000) == data
+    assert read_snapshot(store, partition, 999) is None
     put(store, trusted(500), partition)
-    assert list(list_snapshots(store, KEYS, partition)) == [500, 1000]
+    assert list(list_snapshots(store, partition)) == [500, 1000]
 
 
 def test_another_content_is_refused_unless_told(store):
@@ -62,21 +61,21 @@ def test_another_content_is_refused_unless_told(store):
         put(store, trusted(1000, producers=3))
     record, _ = put(store, trusted(1000, producers=3), replace=True)
     assert record.entries == 3
-    assert read_snapshot(store, KEYS, PARTITION, 1000) == snapshot_bytes(3, 1000)
+    assert read_snapshot(store, PARTITION, 1000) == snapshot_bytes(3, 1000)
 
 
 def test_a_damaged_snapshot_object_is_corrupt(store):
-    store.put_if_absent(KEYS.snapshot(PARTITION, 1000), b"damaged")
+    store.put_if_absent(keys.snapshot(PARTITION, 1000), b"damaged")
     with pytest.raises(CorruptSnapshotError):
-        read_snapshot(store, KEYS, PARTITION, 1000)
+        read_snapshot(store, PARTITION, 1000)
 
 
 def test_the_manifest_is_one_line_that_says_where_each_snapshot_comes_from(store):
     records = [put(store, trusted(1000))[0], put(store, trusted(500), fold_start_offset=100)[0]]
     broker = TrustedSnapshot(700, snapshot_bytes(1, 700), Provenance.COMPUTED_FROM_LOG_START)
     records.append(put(store, broker, fold_start_offset=None)[0])
-    put_manifest(store, KEYS, PARTITION, "r1", records)
-    text = (store.root / f"p/snapshots/pay.ments-eu-{TOPIC_ID}/7/manifest-r1.json").read_bytes()
+    put_manifest(store, PARTITION, "r1", records)
+    text = (store.root / f"snapshots/pay.ments-eu-{TOPIC_ID}/7/manifest-r1.json").read_bytes()
     assert b"\n" not in text
     manifest = json.loads(text)
     rows = manifest.pop("snapshots")
@@ -98,27 +97,27 @@ def test_the_manifest_is_one_line_that_says_where_each_snapshot_comes_from(store
 
 def test_a_resumed_run_adds_to_its_manifest_and_contradicts_nothing(store):
     first, second = put(store, trusted(500))[0], put(store, trusted(1000))[0]
-    put_manifest(store, KEYS, PARTITION, "r1", [first])
-    put_manifest(store, KEYS, PARTITION, "r1", [first])
-    put_manifest(store, KEYS, PARTITION, "r1", [second])
-    put_manifest(store, KEYS, PARTITION, "r2", [second])
-    found = list(list_manifests(store, KEYS, PARTITION))
+    put_manifest(store, PARTITION, "r1", [first])
+    put_manifest(store, PARTITION, "r1", [first])
+    put_manifest(store, PARTITION, "r1", [second])
+    put_manifest(store, PARTITION, "r2", [second])
+    found = list(list_manifests(store, PARTITION))
     assert [(manifest.run_id, [row.offset for row in manifest.snapshots]) for manifest in found] == [
         ("r1", [500, 1000]),
         ("r2", [1000]),
     ]
     other = SnapshotRecord(500, first.size, first.crc32c ^ 1, first.entries, first.provenance, 0)
     with pytest.raises(ObjectExistsError):
-        put_manifest(store, KEYS, PARTITION, "r1", [other])
+        put_manifest(store, PARTITION, "r1", [other])
 
 
 def test_strangers_in_the_folder_are_left_alone(store):
     put(store, trusted(500))
-    folder = KEYS.partition_snapshots(PARTITION)
+    folder = keys.partition_snapshots(PARTITION)
     store.put_if_absent(f"{folder}README", b"")
     store.put_if_absent(f"{folder}123.snapshot", b"")
-    assert list(list_snapshots(store, KEYS, PARTITION)) == [500]
-    assert list(list_manifests(store, KEYS, PARTITION)) == []
+    assert list(list_snapshots(store, PARTITION)) == [500]
+    assert list(list_manifests(store, PARTITION)) == []
 
 
 records = st.builds(
@@ -162,14 +161,14 @@ def test_what_is_no_manifest_is_corrupt_data(data):
 
 def test_snapshots_are_kept_and_named_beside_a_damaged_manifest_of_another_run(store, caplog):
     ours = SnapshotObject(PARTITION.topic, PARTITION.topic_id, 7, None, 1000, snapshot_bytes(2, 1000), "COMPUTED", 0, 0)
-    first = StoredSnapshots(store, "r1", keys=KEYS)
+    first = StoredSnapshots(store, "r1")
     first.commit(PARTITION.topic, PARTITION.topic_id, 7, [first.put(ours)])
-    damaged = KEYS.snapshot_manifest(PARTITION, "r1")
+    damaged = keys.snapshot_manifest(PARTITION, "r1")
     store.replace(damaged, b"{")
-    second = StoredSnapshots(store, "r2", keys=KEYS)
+    second = StoredSnapshots(store, "r2")
     second.commit(PARTITION.topic, PARTITION.topic_id, 7, [second.put(ours)])
-    ((_, told),) = readable_manifests(store, manifest_objects(store, KEYS, PARTITION))
+    ((_, told),) = readable_manifests(store, manifest_objects(store, PARTITION))
     assert (told.run_id, [row.offset for row in told.snapshots]) == ("r2", [1000])
     assert f"passed over: {store.uri}{damaged}" in caplog.text
     with pytest.raises(CorruptDataError, match="r1"):
-        list(list_manifests(store, KEYS, PARTITION))
+        list(list_manifests(store, PARTITION))

@@ -11,8 +11,9 @@ from tests.reference.lying_store import LyingStore
 from tests.s3.segments import attempt, log_bytes, make_segment
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -23,7 +24,7 @@ from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, R
 
 pytestmark = pytest.mark.unit
 
-LAYOUTS = {"aiven": (AivenLayout(ObjectKeys("p/")), 3), "local": (LocalTieredStorageLayout(), 5)}
+LAYOUTS = {"aiven": (AivenLayout(), 3), "local": (LocalTieredStorageLayout(), 5)}
 # A put of each object, and a listing before the last.
 STEPS = [(name, step) for name, (_, objects) in LAYOUTS.items() for step in range(1, objects + 2)]
 VISIBLE = {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT}
@@ -55,7 +56,7 @@ def keys_in(store: DirectoryStore) -> list[str]:
 
 def visible_segments(store: DirectoryStore) -> list[str | None]:
     """Segment ids that a reader would take for complete."""
-    parsed = [ObjectKeys("p/" if key.startswith("p/") else "").parse(key) for key in keys_in(store)]
+    parsed = [keys.parse(key) for key in keys_in(store)]
     return [key.segment_id for key in parsed if key.kind in VISIBLE]
 
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
@@ -76,7 +76,7 @@ class Brokers:
         return self.at.logs.with_name("whole")
 
     def complete(self) -> Iterator[RemoteSegment]:
-        listed = list_segments(self.store, ObjectKeys(), self.partition, local=self.layout.is_local)
+        listed = list_segments(self.store, self.partition, local=self.layout.is_local)
         found = (read_segment(self.store, each) for each in listed)
         return (each for each in found if isinstance(each, RemoteSegment))
 
@@ -173,15 +173,15 @@ def test_poisoned_snapshots_are_replaced_and_brokers_read_what_kafka_says(poison
 
 def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(poisoned):
     """tiersnap uploaded it, so another attempt might take it for its own leftover."""
-    keys, record = ObjectKeys(), poisoned.records[5]
+    record = poisoned.records[5]
     claimed = ClaimedSegment(poisoned.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    held = claims.claim(poisoned.store, keys, claimed, Attempt(record.id.segment_id, "run-1"))
-    claims.finish(poisoned.store, keys, held)
+    held = claims.claim(poisoned.store, claimed, Attempt(record.id.segment_id, "run-1"))
+    claims.finish(poisoned.store, held)
     objects = {info.key for info in poisoned.store.list()}
     done = poisoned.mend()
     assert told(done) == [("REPLACE", "MENDED")] * 2
     assert {info.key for info in poisoned.store.list()} > objects
-    claim = claims.read_claim(poisoned.store, keys, claimed)
+    claim = claims.read_claim(poisoned.store, claimed)
     assert claim is not None
     assert (claim.finished, claim.kept) == (done[0].replaced_by, (record.id.segment_id,))
 
@@ -331,7 +331,7 @@ def outcomes(done: Sequence[Mending]) -> list[tuple[str, str]]:
 
 def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
     """Nobody can tell what `expire` deletes of the other one, whose segments are nowhere."""
-    poisoned.store.put_if_absent(ObjectKeys().expire(add_lost(poisoned)), b"{")
+    poisoned.store.put_if_absent(keys.expire(add_lost(poisoned)), b"{")
     done = poisoned.mend()
     assert outcomes(done) == BOTH
     (failure,) = poisoned.failures

@@ -10,7 +10,7 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.restoring import EMPTY
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -28,24 +28,24 @@ CLUSTER = "EArE95XTQEqfBLWnpGnLIQ"
 
 def test_a_cluster_is_recorded_once_and_never_contradicted(tmp_path):
     store = DirectoryStore(tmp_path)
-    assert read_cluster_id(store, ObjectKeys(), AT) is None
-    put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
-    put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
-    assert read_cluster_id(store, ObjectKeys(), AT) == CLUSTER
+    assert read_cluster_id(store, AT) is None
+    put_cluster_id(store, AT, CLUSTER)
+    put_cluster_id(store, AT, CLUSTER)
+    assert read_cluster_id(store, AT) == CLUSTER
     path = tmp_path / "snapshots/t-lZ6vvmajTWKDBUTV6SQAtQ/3/cluster.json"
     assert path.read_text() == f'{{"version":1,"clusterId":"{CLUSTER}"}}'
     with pytest.raises(ObjectExistsError, match="another cluster"):
-        put_cluster_id(store, ObjectKeys(), AT, "other")
+        put_cluster_id(store, AT, "other")
 
 
 def test_put_cluster_id_calls_a_damaged_record_damaged_and_not_another_cluster(tmp_path):
     store = DirectoryStore(tmp_path)
-    store.put_if_absent(ObjectKeys().cluster(AT), b"{")
+    store.put_if_absent(keys.cluster(AT), b"{")
     with pytest.raises(CorruptDataError, match=r"cluster\.json: not the name of a cluster") as raised:
-        put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
+        put_cluster_id(store, AT, CLUSTER)
     assert "move it away" in raised.value.hint
-    store.replace(ObjectKeys().cluster(AT), f'{{"clusterId": "{CLUSTER}", "version": 1}}'.encode())
-    put_cluster_id(store, ObjectKeys(), AT, CLUSTER)
+    store.replace(keys.cluster(AT), f'{{"clusterId": "{CLUSTER}", "version": 1}}'.encode())
+    put_cluster_id(store, AT, CLUSTER)
 
 
 def test_a_snapshot_object_has_it_beside_it_and_goes_not_among_those_of_another_cluster(tmp_path):
@@ -53,7 +53,7 @@ def test_a_snapshot_object_has_it_beside_it_and_goes_not_among_those_of_another_
     store = DirectoryStore(tmp_path)
     ours = SnapshotObject(AT.topic, AT.topic_id, AT.partition, CLUSTER, 7, EMPTY, "COMPUTED", 0, 0)
     StoredSnapshots(store, "run-1").put(ours)
-    assert read_cluster_id(store, ObjectKeys(), AT) == CLUSTER
+    assert read_cluster_id(store, AT) == CLUSTER
     before = [info.key for info in store.list()]
     with pytest.raises(ObjectExistsError, match="another cluster"):
         StoredSnapshots(store, "run-2").put(replace(ours, cluster_id="AnotherClusterAnother_", end_offset=9))

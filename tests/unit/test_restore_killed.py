@@ -11,7 +11,6 @@ from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content, every_kill
 from tests.reference.stored_snapshots import put_snapshot
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
@@ -68,8 +67,8 @@ def test_an_install_killed_anywhere_leaves_whole_files_and_goes_on(tmp_path):
     records = []
     for path in (LEDGER / "expected/ledger-0").iterdir():
         snapshot = TrustedSnapshot(int(path.stem), path.read_bytes(), Provenance.COMPUTED)
-        records.append(put_snapshot(store, ObjectKeys(), at, snapshot, run_id="r", fold_start_offset=0)[0])
-    put_manifest(store, ObjectKeys(), at, "r", records)
+        records.append(put_snapshot(store, at, snapshot, run_id="r", fold_start_offset=0)[0])
+    put_manifest(store, at, "r", records)
     disk = tmp_path / "disk"
     words = ("install", "--remote", store.root, "--to", disk, "--topic", "ledger", "--apply")
 

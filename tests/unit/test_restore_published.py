@@ -18,8 +18,8 @@ from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailErr
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
@@ -89,7 +89,7 @@ def test_a_published_segment_that_reaches_behind_the_end_is_a_missing_tail():
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
-    finished = finished_segments(store, AivenLayout(ObjectKeys()), lambda _: True).segments
+    finished = finished_segments(store, AivenLayout(), lambda _: True).segments
     asked = ("--bootstrap-server", "127.0.0.1:1")
 
     def said(state: SegmentState, *bases: int) -> None:
@@ -141,9 +141,9 @@ def test_without_a_cluster_what_tiersnap_made_is_restored_only_when_that_is_aske
 def test_restore_takes_a_copy_of_ours_that_was_replaced_for_none_of_a_broker(tmp_path):
     store = tiered_by_us(tmp_path)
     for key in [info.key for info in store.list("claims/")]:
-        claimed = ObjectKeys().parse(key)
-        held = read_claim(store, ObjectKeys(), ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
-        reopen(store, ObjectKeys(), held, Attempt(new_segment_id(), "run-2"), is_whole=True)
+        claimed = keys.parse(key)
+        held = read_claim(store, ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
+        reopen(store, held, Attempt(new_segment_id(), "run-2"), is_whole=True)
     assert_said(restore(store, new_disk(tmp_path / "disk")), 4, "not known to be published")
 
 
@@ -176,8 +176,8 @@ def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
     segments = {base: [data_batch(base, 3, 7, 0, base, leader_epoch=1)] for base in (12, 15)}
     options = {"high_watermark": 18, "topic_id": PARTITION.topic_id, "leader_epochs": [(1, 12)]}
     lost = write_partition(tmp_path / "lost", PARTITION.topic, 0, segments, **options)
-    tierer, keys = Tierer("run-1", 1_700_000_000_500), ObjectKeys()
-    events = tier_partition(store, AivenLayout(keys), keys, PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
+    tierer = Tierer("run-1", 1_700_000_000_500)
+    events = tier_partition(store, AivenLayout(), PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
     assert [event.error for event in events] == [None, None]
     (row,) = restore(store, disk, topic=PARTITION.topic).rows
     assert (row["log_end_offset"], [each["start_offset"] for each in row["left_out"]]) == (10, [12])

@@ -24,7 +24,8 @@ from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
@@ -44,7 +45,7 @@ def run(runner: Runner, **options: object) -> Ran:
 
 def snapshots(runner: Runner) -> dict[int, reference.State]:
     """What was written, by offset."""
-    parsed = {ObjectKeys().parse(key): data for key, data in runner.objects().items()}
+    parsed = {keys.parse(key): data for key, data in runner.objects().items()}
     return {
         key.offset: as_state(snapshot_file.decode(data))
         for key, data in parsed.items()

@@ -18,7 +18,8 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import DAY, Runner, arrow_table
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import read_table, readiness
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -140,7 +141,7 @@ def test_every_boundary_of_the_bundled_logs_is_what_kafkas_own_classes_fold(tmp_
     assert runner(every_boundary=True).errors == []
     observed = {}
     for key, data in runner.objects().items():
-        parsed = ObjectKeys().parse(key)
+        parsed = keys.parse(key)
         if parsed.kind is KeyKind.SNAPSHOT:
             observed[f"{parsed.partition.topic}-{parsed.partition.partition}", parsed.offset] = data
     assert expected.keys() <= observed.keys()

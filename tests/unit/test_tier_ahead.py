@@ -13,7 +13,6 @@ from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -73,17 +72,17 @@ def segments(tmp_path):
 
 
 def run(store, segments) -> list[dict]:
-    layout = AivenLayout(ObjectKeys())
-    return rows_of(tier_partition(store, layout, layout.keys, PARTITION, segments, ME))
+    layout = AivenLayout()
+    return rows_of(tier_partition(store, layout, PARTITION, segments, ME))
 
 
 def visible(store) -> list[int]:
-    return [each.start_offset for each in list_remote_partition(store, ObjectKeys(), PARTITION, local=False).segments]
+    return [each.start_offset for each in list_remote_partition(store, PARTITION, local=False).segments]
 
 
 def claims_of(store) -> list[tuple[int, bool, bool]]:
     """Base offset, whether finished, and whether the holder gave up."""
-    found = list_claims(store, ObjectKeys(), PARTITION)
+    found = list_claims(store, PARTITION)
     return [(each.segment.base_offset, each.finished is not None, each.holder.ended) for each in found]
 
 
@@ -124,7 +123,7 @@ def test_segment_that_fails_before_the_first_is_shown_hides_all_behind(store, se
     ]
     assert [offset for kind, offset in watched.written if kind == "rsm-manifest"] == [CLOSED[0]]
     assert visible(store) == [CLOSED[0]]
-    assert list_remote_partition(store, ObjectKeys(), PARTITION, local=False).leftovers == ()
+    assert list_remote_partition(store, PARTITION, local=False).leftovers == ()
     assert claims_of(store)[:2] == [(CLOSED[0], True, False), (CLOSED[1], False, True)]
     assert [row["error"] for row in run(store, segments)] == [None] * 5
     assert visible(store) == list(CLOSED)
@@ -148,12 +147,12 @@ def test_segments_that_were_begun_are_undone_when_the_first_fails(store, segment
 
 
 def test_caller_that_stops_listening_leaves_nothing_begun(store, segments):
-    layout = AivenLayout(ObjectKeys())
-    events = tier_partition(store, layout, layout.keys, PARTITION, segments, ME)
+    layout = AivenLayout()
+    events = tier_partition(store, layout, PARTITION, segments, ME)
     assert next(events).start_offset == CLOSED[0]
     events.close()
     assert visible(store) == [CLOSED[0]]
-    assert list_remote_partition(store, ObjectKeys(), PARTITION, local=False).leftovers == ()
+    assert list_remote_partition(store, PARTITION, local=False).leftovers == ()
 
 
 def test_large_segment_is_sent_alone(store, segments, monkeypatch):

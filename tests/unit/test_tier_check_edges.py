@@ -13,7 +13,6 @@ from tests.reference import log_builder as lb
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, TOPIC_ID, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -97,7 +96,7 @@ def test_verify_suspects_what_was_not_finished_before_the_first_segment(at: Pois
 
 def test_verify_says_nothing_of_leftovers_below_what_expire_deleted(at: PoisonedTier) -> None:
     unfinished(at, 0)
-    write_record(DirectoryStore(at.remote), ObjectKeys(), CHURN, ExpireRecord(108))
+    write_record(DirectoryStore(at.remote), CHURN, ExpireRecord(108))
     assert_said(checked(at), 0, "6 of 6 remote segments are sound")
 
 

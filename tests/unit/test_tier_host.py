@@ -25,8 +25,9 @@ from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored import claims
@@ -68,7 +69,7 @@ def files(remote: Path) -> dict[str, tuple[bytes, int]]:
 
 def copies(remote: Path) -> Counter[tuple[str, int]]:
     """How many manifests there are of each segment."""
-    parsed = [ObjectKeys().recognise(key) for key in files(remote)]
+    parsed = [keys.recognise(key) for key in files(remote)]
     return Counter((str(key.partition), key.offset) for key in parsed if key and key.kind is KeyKind.RSM_MANIFEST)
 
 
@@ -226,7 +227,7 @@ def source(tmp_path: Path) -> Path:
 
 def kept(remote: Path) -> dict[str, int]:
     """Objects by their kind and offset; ids of attempts differ from run to run."""
-    parsed = [ObjectKeys().recognise(key) for key in files(remote)]
+    parsed = [keys.recognise(key) for key in files(remote)]
     return Counter(f"{key.kind} {key.offset}" for key in parsed if key is not None)
 
 
@@ -313,9 +314,9 @@ def test_a_copy_whose_claim_another_attempt_took_that_has_no_objects_is_made_aga
     store = DirectoryStore(tmp_path / "remote")
     run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
     other = Attempt(new_segment_id(), "run-2", process=GONE)
-    taken = claims.claim(store, ObjectKeys(), ClaimedSegment(ORDERS, 0, 0), other)
+    taken = claims.claim(store, ClaimedSegment(ORDERS, 0, 0), other)
     if is_finished:
-        claims.finish(store, ObjectKeys(), taken)
+        claims.finish(store, taken)
 
     (done,) = run(host(store, "run-3"), source)
 
@@ -327,7 +328,7 @@ def test_the_claims_of_what_is_tiered_are_not_read_one_by_one(source: Path, tmp_
     store = DirectoryStore(tmp_path / "remote")
     run(host(store, "run-1"), source)
     counted = NoFinish(store)
-    list_remote_partition(counted, ObjectKeys(), ORDERS, local=False)  # type: ignore[arg-type]
+    list_remote_partition(counted, ORDERS, local=False)  # type: ignore[arg-type]
     assert counted.claims_read == 1
 
 
@@ -427,9 +428,7 @@ def test_a_damaged_record_of_expire_is_damage_whose_way_on_is_said_and_holds_up_
 ) -> None:
     topic_id = "5GXaOJXiRzOuReKRIUWzvw"
     write_partition(source, "payments", 0, SEGMENTS, topic_id=topic_id, high_watermark=35, indexes=True)
-    DirectoryStore(tmp_path / "remote").put_if_absent(
-        ObjectKeys().expire(TopicIdPartition("payments", topic_id, 0)), b"{"
-    )
+    DirectoryStore(tmp_path / "remote").put_if_absent(keys.expire(TopicIdPartition("payments", topic_id, 0)), b"{")
     ran = tier(source, tmp_path / "remote", "--apply")
     assert_said(ran, 5, "not a record of tiersnap expire", "move this object away")
     assert {name for name, _ in names(copies(tmp_path / "remote"))} == {"orders-0"}
@@ -480,7 +479,7 @@ def test_tier_computes_a_rotten_snapshot_object_again(
     store = LyingStore(DirectoryStore(tmp_path / "remote"), loses={".log"})
     (stopped,) = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert [type(error) for error in stopped.errors] == [TransientError]
-    key = ObjectKeys().snapshot(ORDERS, 10)
+    key = keys.snapshot(ORDERS, 10)
     right, store.flips[key] = store.get(key), 1_000
     (done,) = run(host(store, "run-2"), source)  # type: ignore[arg-type]
     assert (done.errors, done.snapshots_mended) == ([], 1)
@@ -496,7 +495,7 @@ def test_tier_says_how_many_damaged_snapshot_objects_it_mended(source: Path, tmp
     for path in remote.iterdir():
         if path.name != "snapshots":
             shutil.rmtree(path)
-    path = remote / ObjectKeys().snapshot(ORDERS, 10)
+    path = remote / keys.snapshot(ORDERS, 10)
     right = path.read_bytes()
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     ran = tier(source, remote, "--apply")

@@ -29,8 +29,8 @@ from tests.reference.planned import (
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
@@ -51,8 +51,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdic
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys("p/")
-LAYOUTS = {"aiven": AivenLayout(KEYS), "local": LocalTieredStorageLayout(KEYS)}
+LAYOUTS = {"aiven": AivenLayout(), "local": LocalTieredStorageLayout()}
 OBJECTS = {"aiven": 3, "local": 5}
 CLOSED = BASES[:-1]
 OF_FIRST = f"/{CLOSED[0]:020d}-"  # in the keys of the first segment's objects
@@ -80,13 +79,13 @@ def segments(tmp_path):
 
 
 def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]:
-    rows = rows_of(tier_partition(store, layout, layout.keys, PARTITION, segments, tierer))
+    rows = rows_of(tier_partition(store, layout, PARTITION, segments, tierer))
     pa.Table.from_pylist(rows, schema=TIERED)  # a row is what its schema says
     return rows
 
 
 def present(store: ObjectStore, layout) -> RemoteInventory:
-    return list_remote_partition(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    return list_remote_partition(store, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
 
 
 def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -> None:
@@ -94,10 +93,8 @@ def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -
     found = present(store, layout)
     assert [copy.start_offset for copy in found.segments] == list(bases)
     assert found.leftovers == found.problems == ()
-    assert [claim.finished for claim in list_claims(store, KEYS, PARTITION)] == [
-        copy.segment_id for copy in found.segments
-    ]
-    kept = [info.key for info in store.list() if "/claims/" not in info.key and not info.key.startswith("p/claims/")]
+    assert [claim.finished for claim in list_claims(store, PARTITION)] == [copy.segment_id for copy in found.segments]
+    kept = [info.key for info in store.list() if not info.key.startswith("claims/")]
     transactions = sum(key.endswith(".txnindex") for key in kept)
     assert len(kept) - transactions == OBJECTS[name] * len(bases)
     assert list(store.unfinished_uploads()) == []
@@ -130,7 +127,7 @@ def test_tier_partition_fails_at_its_first_segment_when_the_store_lists_nothing(
 
 
 def test_tier_partition_copies_nothing_that_expire_deleted_meanwhile(store, layout, segments):
-    write_record(store, layout.keys, PARTITION, ExpireRecord(segments[1].base_offset))
+    write_record(store, PARTITION, ExpireRecord(segments[1].base_offset))
     (row,) = run(store, layout, segments)
     assert "tiersnap expire deleted" in row["error"]
     assert run(store, layout, segments[1:])[-1]["state"] == "COPY_SEGMENT_FINISHED"
@@ -139,8 +136,8 @@ def test_tier_partition_copies_nothing_that_expire_deleted_meanwhile(store, layo
 def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layout, segments):
     store = FlakyStore(DirectoryStore(tmp_path / "remote"), {1: Fault.CRASH_AFTER}, counted={"put_if_absent"})
     with pytest.raises(Crash):
-        list(tier_partition(store, layout, layout.keys, PARTITION, segments, ME, cluster_id="a"))
-    assert read_cluster_id(store.inner, layout.keys, PARTITION) == "a"
+        list(tier_partition(store, layout, PARTITION, segments, ME, cluster_id="a"))
+    assert read_cluster_id(store.inner, PARTITION) == "a"
 
 
 def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, layout, segments):
@@ -283,7 +280,7 @@ def test_after_a_failure_the_rest_of_the_partition_waits(store, layout, name, se
 def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(store, layout, name, segments):
     class Undeletable(FlakyStore):
         def put_if_absent(self, key, data, metadata=None):
-            if "/claims/" in key or key.startswith("p/claims/"):
+            if key.startswith("claims/"):
                 return self.inner.put_if_absent(key, data, metadata)
             raise TransientError("no")
 
@@ -302,7 +299,7 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
     other = Attempt(new_segment_id(), "run-other", process=replace(this_process(), host="elsewhere"))
-    claims.claim(store, KEYS, held, other)
+    claims.claim(store, held, other)
     paused = []
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))
     assert row["error_type"] == "ClaimedError"
@@ -331,7 +328,7 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     class TakenWhileItCopies(FlakyStore):
         def put_file_if_absent(self, key, *args, **options):
             if not taken and OF_FIRST in key:
-                taken.append(claims.claim(self.inner, KEYS, held, Attempt(new_segment_id(), ME.run_id)))
+                taken.append(claims.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id)))
             return self.inner.put_file_if_absent(key, *args, **options)
 
     paused = []
@@ -362,7 +359,7 @@ def test_an_attempt_whose_objects_another_one_deleted_takes_the_copy_of_that_one
 
 
 def test_beside_a_copier_that_works_nothing_is_tiered(store, layout, segments):
-    folder = layout.keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    folder = keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     key = f"{folder}{5:020d}-{new_segment_id()}.log"
     store.put_if_absent(key, b"a broker's")
     (row,) = run(store, layout, segments, replace(ME, now=ME.now + 10 * ME.copy_grace))
@@ -379,8 +376,8 @@ def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_p
     """As after an attempt that Spark held for dead: its copy is whole, and the claim names another one as finished."""
     first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
     held = ClaimedSegment(PARTITION, 0, 0)
-    claims.claim(store, KEYS, held, Attempt(first.id.segment_id, "run-0"))
-    claims.finish(store, KEYS, claims.claim(store, KEYS, held, Attempt(second.id.segment_id, "run-0")))
+    claims.claim(store, held, Attempt(first.id.segment_id, "run-0"))
+    claims.finish(store, claims.claim(store, held, Attempt(second.id.segment_id, "run-0")))
     assert [left.segment_id for left in present(store, layout).superseded] == [first.id.segment_id]
     (row,) = run(store, layout, segments[:1])
     assert (row["segment_id"], row["error"]) == (second.id.segment_id, None)
@@ -388,7 +385,7 @@ def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_p
 
 
 def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     theirs = tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0, 5})
     before = {info.key for info in store.list()}
     rows = run(store, layout, segments)
@@ -399,7 +396,7 @@ def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments)
 
 
 def test_copies_under_leader_epochs_that_lost_the_election_are_no_copies_of_this_log(tmp_path, store, segments):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     tier(tmp_path / "logs" / "orders-0", store, layout=layout)
     ours = planned(write_log(tmp_path / "ours", epoch=3))
     rows = run(store, layout, ours)
@@ -457,13 +454,13 @@ def test_a_replica_that_rolled_elsewhere_was_killed_anywhere_and_all_is_finished
             run(KillableStore(store, Clock(step)), layout, longer)
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
-        finished = {claim.finished for claim in list_claims(store, KEYS, PARTITION)}
+        finished = {claim.finished for claim in list_claims(store, PARTITION)}
         counts = [copy.facts for copy in present(store, layout).segments if copy.segment_id in finished]
         assert coverage_of(counts, ((0, 0),), 15).covered == ((0, 15),), step
 
 
 def test_a_manifest_without_its_log_is_no_copy(tmp_path, store, segments):
-    layout = AivenLayout(KEYS)
+    layout = AivenLayout()
     (theirs,) = tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})
     store.delete([layout.log_key(theirs)])
     (left,) = present(store, layout).leftovers
@@ -477,7 +474,7 @@ def test_a_manifest_without_its_log_is_no_copy(tmp_path, store, segments):
 
 
 def test_a_snapshot_object_that_vanished_is_said_by_its_type(store, layout, segments):
-    first = with_snapshot(segments[0], data=None, object_key=KEYS.snapshot(PARTITION, 5))
+    first = with_snapshot(segments[0], data=None, object_key=keys.snapshot(PARTITION, 5))
     (row,) = run(store, layout, [first])
     assert (row["error_type"], row["is_transient"], row["state"]) == ("SnapshotVanishedError", True, None)
     assert [info.key for info in store.list()] == []
@@ -485,7 +482,7 @@ def test_a_snapshot_object_that_vanished_is_said_by_its_type(store, layout, segm
 
 @pytest.mark.parametrize("content", [bytes.fromhex("000148674bc700000000"), b"", b"no snapshot at all"])
 def test_a_snapshot_object_that_was_overwritten_is_not_uploaded(store, layout, segments, content):
-    key = KEYS.snapshot(PARTITION, 5)
+    key = keys.snapshot(PARTITION, 5)
     store.put_if_absent(key, content)
     first = with_snapshot(segments[0], data=None, object_key=key)
     (row,) = run(store, layout, [first])

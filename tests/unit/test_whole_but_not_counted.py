@@ -13,8 +13,9 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
 from tiersnap.remote_storage.inventory.finished import finished_segments
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
@@ -31,10 +32,9 @@ pytestmark = pytest.mark.unit
 NOW = 1_795_266_000_000
 MINUTE = 60_000
 GONE = replace(this_process(), process_start=this_process().process_start + "0")
-KEYS = ObjectKeys()
 ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {base: [data_batch(base, 10, 1, 0, base)] for base in (0, 10, 20, 30)}
-FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), KEYS.claim(ORDERS, 0, 0)
+FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), keys.claim(ORDERS, 0, 0)
 
 
 def tier(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
@@ -45,7 +45,7 @@ def tier(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
 
 
 def logs_of(store: ObjectStore) -> list[int]:
-    parsed = [KEYS.recognise(info.key) for info in store.list()]
+    parsed = [keys.recognise(info.key) for info in store.list()]
     return sorted(key.offset for key in parsed if key and key.kind is KeyKind.LOG)
 
 
@@ -62,9 +62,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     for info in list(store.list()):
         age(store, info.key, (2 if info.key == CLAIM else 1) * MINUTE)
     if request.param != "nobody":
-        taken = claims.claim(store, KEYS, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
+        taken = claims.claim(store, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
         if request.param == "another-finished":
-            claims.finish(store, KEYS, taken)
+            claims.finish(store, taken)
     tier(DirectoryStore(tmp_path / "replica"), source, "run-0")
     for path in (tmp_path / "replica").rglob("*"):
         if any(f"{base:020d}" in path.name for base in (10, 20)) and path.suffix != ".snapshot":
@@ -91,7 +91,7 @@ def test_the_next_run_does_so_whatever_its_tables_said_and_then_there_is_peace(p
     if knew:
         elsewhere = Runner(place, place / "logs", str(place / "nothing"), tables=runner.tables)
         elsewhere(apply=False)
-        claim = claims.read_claim(runner.store, KEYS, FIRST)
+        claim = claims.read_claim(runner.store, FIRST)
         assert claim is not None
         runner.store.delete([CLAIM])
         assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}

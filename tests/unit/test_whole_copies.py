@@ -11,7 +11,6 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_in_other_layout, complete_segments
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
@@ -21,7 +20,6 @@ from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
-KEYS = ObjectKeys()
 OTHER_PARTITION = TopicIdPartition(PARTITION.topic, PARTITION.topic_id, 1)
 LOCAL = "local-tiered-storage"
 
@@ -45,53 +43,53 @@ def tiered(store: DirectoryStore, tmp_path: Path, name: str) -> list[str]:
 
 def test_of_the_copies_that_are_asked_for_those_are_whole_whose_objects_are_all_there(store, name, tiered):
     damaged, *rest = tiered
-    whole = complete_segments(store, KEYS, PARTITION, tiered, local=name == LOCAL)
+    whole = complete_segments(store, PARTITION, tiered, local=name == LOCAL)
     store.delete([next(info.key for info in store.list() if damaged in info.key)])
     asked = [damaged, rest[0], new_segment_id()]
-    left = complete_segments(store, KEYS, PARTITION, asked, local=name == LOCAL)
+    left = complete_segments(store, PARTITION, asked, local=name == LOCAL)
     assert (whole, left) == (frozenset(tiered), {rest[0]})
-    assert complete_segments(store, KEYS, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
+    assert complete_segments(store, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
 
 
 def test_only_those_that_are_asked_for_are_looked_into(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert complete_segments(watched, KEYS, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
+    assert complete_segments(watched, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
     one = len(watched.calls)
     watched.calls.clear()
-    assert len(complete_segments(watched, KEYS, PARTITION, tiered, local=name == LOCAL)) == 3
+    assert len(complete_segments(watched, PARTITION, tiered, local=name == LOCAL)) == 3
     assert len(watched.calls) - 1 == 3 * (one - 1) > 0
 
 
 def test_a_copy_lies_in_the_other_layout_or_in_this_one_and_never_in_both(store, name, tiered):
     wrong = name != LOCAL
-    assert complete_in_other_layout(store, KEYS, PARTITION, tiered, local=wrong) == frozenset(tiered)
-    assert complete_in_other_layout(store, KEYS, PARTITION, tiered, local=not wrong) == frozenset()
+    assert complete_in_other_layout(store, PARTITION, tiered, local=wrong) == frozenset(tiered)
+    assert complete_in_other_layout(store, PARTITION, tiered, local=not wrong) == frozenset()
 
 
 def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert complete_in_other_layout(watched, KEYS, PARTITION, set(), local=True) == frozenset()
+    assert complete_in_other_layout(watched, PARTITION, set(), local=True) == frozenset()
     assert watched.calls == []
 
 
 def finished_claim(store: DirectoryStore, segment_id: str) -> Claim:
-    return finish(store, KEYS, claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1")))
+    return finish(store, claim(store, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1")))
 
 
 def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_named(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
     claimed = finished_claim(store, tiered[0])
-    check_layout(store, KEYS, claimed, name, local=name == LOCAL)
+    check_layout(store, claimed, name, local=name == LOCAL)
     with pytest.raises(OtherLayoutError, match=f"in the layout {name}, and this one is {wrong}") as caught:
-        check_layout(store, KEYS, claimed, wrong, local=wrong == LOCAL)
+        check_layout(store, claimed, wrong, local=wrong == LOCAL)
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert caught.value.hint.startswith(f"--layout {name};")
 
 
 def test_a_claim_that_is_not_finished_and_a_finished_copy_that_is_gone_refuse_nothing(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
-    held = claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(tiered[1], "run-1"))
-    check_layout(store, KEYS, held, wrong, local=wrong == LOCAL)
+    held = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(tiered[1], "run-1"))
+    check_layout(store, held, wrong, local=wrong == LOCAL)
     claimed = finished_claim(store, tiered[0])
     store.delete([info.key for info in store.list() if tiered[0] in info.key])
-    check_layout(store, KEYS, claimed, wrong, local=wrong == LOCAL)
+    check_layout(store, claimed, wrong, local=wrong == LOCAL)

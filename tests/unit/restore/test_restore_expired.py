@@ -7,7 +7,6 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, TOPIC, new_disk, restore, tiered_store
 from tests.reference.tiered import LOCAL, age
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.find_topic import find_topic
 from tiersnap.remote_storage.restore.request import RestoreRequest
@@ -37,7 +36,7 @@ def lose_oldest_log(store) -> str:
 
 
 def record(store, **said: object) -> None:
-    write_record(store, ObjectKeys(), partition(), ExpireRecord(**said))
+    write_record(store, partition(), ExpireRecord(**said))
 
 
 def expire_all(store) -> Ran:
