@@ -183,7 +183,8 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
         max(LONGEST_NUMBER, abs(field.width), *(len(text.encode()) for text in field.words), 0) for field in fields
     )
     out = np.empty(count * (longest + sum(map(len, texts))), np.uint8)
-    used = write(values, codes, widths, *_flat(words), *_flat(texts), out)
+    digits = np.empty(LONGEST_NUMBER, np.uint8)
+    used = write(count, values.reshape(-1), codes.reshape(-1), widths, *_flat(words), *_flat(texts), digits, out)
     return out[:used].data
 
 

@@ -10,9 +10,10 @@ from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import Column, flags, numbers, times, words
 from tiersnap.snapshot.dump.contents import Contents, Text
 from tiersnap.snapshot.dump.files import FileKind, next_base_offset
-from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd, LogEntries, is_valid
+from tiersnap.snapshot.dump.log_entries import STOPPED, EntriesEnd, LogEntries, is_valid
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.dump_entries import LOG_ENTRY_DTYPE
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.units import count_of
 
@@ -51,7 +52,7 @@ class LogContents(Contents):
             is_empty = False
             yield self._columns(rows)
         if is_empty:
-            yield self._columns(np.empty(0, ENTRY_DTYPE))
+            yield self._columns(np.empty(0, LOG_ENTRY_DTYPE))
 
     def kafka_text(self) -> Iterator[Text]:
         """The tool's heading, a line a batch, and what it says of a partial tail."""

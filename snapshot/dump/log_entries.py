@@ -29,16 +29,10 @@ import numpy as np
 
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
-from tiersnap.snapshot.kernels.dump_entries import MORE, PEEK, walk_all
+from tiersnap.snapshot.kernels.dump_entries import LOG_ENTRY_DTYPE, MORE, PEEK, walk_all
 from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
 from tiersnap.snapshot.log.windows import BufferedWindows, Windows, is_zero, pieces
 
-# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
-ENTRY_DTYPE = np.dtype(
-    [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
-    + [("computed_crc", "<i8"), ("problem", "<i8")],
-    align=True,
-)
 ROWS = 8192
 WINDOW_BYTES = 8 << 20
 
@@ -59,7 +53,7 @@ class EntriesEnd:
 
 @dataclass
 class LogEntries:
-    """Iterate once for the entries (ENTRY_DTYPE; each array is valid until the next), then read `end`."""
+    """Iterate once for the entries (LOG_ENTRY_DTYPE; each array is valid until the next), then read `end`."""
 
     path: str  # of a local file; it may grow or shrink meanwhile
     base_offset: int = 0  # no entry may have an offset below it
@@ -91,7 +85,7 @@ class LogEntries:
 
     def _read(self, windows: Windows) -> Iterator[np.ndarray]:
         limit = windows.size if self.max_bytes is None else min(windows.size, self.max_bytes)
-        out = np.zeros(ROWS, ENTRY_DTYPE)
+        out = np.zeros(ROWS, LOG_ENTRY_DTYPE)
         position, last_offset, reason, found = 0, self.base_offset - 1, MORE, 0
         while reason == MORE:
             window = windows.read(position, self.window_bytes)

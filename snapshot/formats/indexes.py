@@ -23,29 +23,14 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.kernels import index as index_kernels
+from tiersnap.snapshot.kernels.index import HEADER_DTYPE as HEADER_DTYPE
+from tiersnap.snapshot.kernels.index import OFFSET_ENTRY_DTYPE as OFFSET_ENTRY_DTYPE
+from tiersnap.snapshot.kernels.index import TIME_ENTRY_DTYPE as TIME_ENTRY_DTYPE
 
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 
-OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
-TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
 OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
-
-# What the indexes of a segment are made of: an entry of the log of any magic. Those of magic 0 and 1 have no producer;
-# magic 0 has no timestamp, -1.
-HEADER_DTYPE = np.dtype(
-    [
-        ("position", "<i8"),
-        ("base_offset", "<i8"),
-        ("max_timestamp", "<i8"),
-        ("producer_id", "<i8"),
-        ("last_offset_delta", "<i4"),
-        ("record_count", "<i4"),
-        ("attributes", "<i2"),
-        ("control_type", "<i2"),
-    ],
-    align=True,
-)
 
 _HINT = "delete the file: a broker makes it again from the log at its next start"
 
@@ -133,6 +118,10 @@ class IndexRebuild:
         if rows.size == 0:
             return
         _relative(rows["base_offset"] + rows["last_offset_delta"], self._base_offset)
+        if rows.dtype != HEADER_DTYPE:
+            given, rows = rows, np.empty(rows.size, HEADER_DTYPE)
+            for name in ("position", "base_offset", "last_offset_delta", "max_timestamp"):
+                rows[name] = given[name]
         offset_entries = np.empty(rows.size, OFFSET_ENTRY_DTYPE)
         time_entries = np.empty(rows.size, TIME_ENTRY_DTYPE)
         offset_count, time_count = index_kernels.index(rows, self._state, offset_entries, time_entries)

@@ -1,5 +1,1 @@
-"""The compiled loops; before the first of them is loaded, numba is told where to keep what it compiles."""
-
-from tiersnap.snapshot.kernels.cache import ensure_place
-
-ensure_place()
+"""The compiled loops: what they do is Python that numba compiles, see native."""

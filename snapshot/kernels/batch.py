@@ -5,7 +5,6 @@ Arguments are NumPy arrays and records, which have no static types worth writing
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import (
@@ -24,8 +23,9 @@ from tiersnap.snapshot.formats.record_batch import (
     TIMESTAMP_TYPE_MASK,
 )
 from tiersnap.snapshot.kernels.crc import add_batch, add_legacy_entry, checksum, legacy_checksum
-from tiersnap.snapshot.kernels.fold import FoldedBatch, append_batch, find_delta
+from tiersnap.snapshot.kernels.fold import DELTA_DTYPE, FoldedBatch, append_batch, find_delta
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
+from tiersnap.snapshot.kernels.native import kernel, part
 
 # Why the walk over a buffer stopped.
 END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
@@ -65,7 +65,7 @@ LARGEST_OFFSET = 2**63 - 1
 NO_CUT = LARGEST_OFFSET
 
 
-@numba.njit(cache=True)
+@part
 def varint(b, p, end):
     """Zig-zag varint of at most 10 bytes at `p`: (value, next position), position -1 when it runs past `end`."""
     raw = np.uint64(0)
@@ -80,7 +80,7 @@ def varint(b, p, end):
     return np.int64(0), -1
 
 
-@numba.njit(cache=True)
+@kernel(np.uint8, int, int, returns=3)
 def control_record(b, p, end):
     """First record of a control batch: (type, coordinator epoch, timestamp delta), type MALFORMED when it is.
 
@@ -111,18 +111,18 @@ def control_record(b, p, end):
     return kind, read_int32(b, p + 2), delta
 
 
-@numba.njit(cache=True)
-def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, deltas):
+@kernel(np.uint8, int, int, int, int, WALK_DTYPE, RECORD_BATCH_DTYPE, np.int32, DELTA_DTYPE, returns=2)
+def walk(b, start, position_of_buffer, stop_at, check_crc, states, out, slots, deltas):
     """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
 
     Args:
         b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
         stop_at: the reason is CUT at the first batch at or above this offset.
-        state: record of WALK_DTYPE, continued and updated.
-        out: RECORD_BATCH_DTYPE, filled from `state.row_count` on; NO_ROWS keeps none.
-        slots, deltas: the table of a ProducerFold with `state.producer_count` deltas; NO_SLOTS folds nothing.
+        states: one WALK_DTYPE, continued and updated.
+        out: RECORD_BATCH_DTYPE, filled from its `row_count` on; NO_ROWS keeps none.
+        slots, deltas: the table of a ProducerFold with `producer_count` deltas; NO_SLOTS folds nothing.
     """
-    size = b.size
+    size, state = b.size, states[0]
     keep, fold = out.size > 0, slots.size > 0
     rows, producers = state.row_count, state.producer_count
     batches, legacy = state.batch_count, state.legacy_count

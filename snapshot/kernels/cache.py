@@ -1,12 +1,11 @@
-"""The folder for kernels that numba compiled: one for exactly these kernels, also if the broker's user has no home.
+"""The folder for compiled kernels: one for exactly these kernels, also if the broker's user has no home.
 
-A kernel takes in what it calls of other modules when it is compiled, and numba compiles it anew only when its own file
-is another one. A fold that was compiled of last week's rules must not run today, so the folder is named after the
-content of all kernel modules.
+A fold that was compiled of last week's rules must not run today, so the folder is named after the content of all kernel
+modules.
 
-numba refuses to import a cached kernel when it can write neither beside the source nor below the home directory, and a
-broker's user often can do neither. The kernels then go to a folder of this user in the temporary directory. They are
-loaded as code, so that folder counts only if nobody else can write to it.
+Where neither beside the source nor below the home directory can be written, and a broker's user often can do neither,
+the kernels go to a folder of this user in the temporary directory. They are loaded as code, so that folder counts only
+if nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -15,32 +14,29 @@ import hashlib
 import logging
 import os
 import stat
-import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-VARIABLE = "NUMBA_CACHE_DIR"
+VARIABLE = "NUMBA_CACHE_DIR"  # a folder to keep them in, as numba keeps what it compiles
 _PACKAGE = Path(__file__).resolve().parent
-_CONSTANTS = _PACKAGE.parent / "formats" / "record_batch.py"
+_FORMATS = ("record_batch.py", "records.py")
 
 
-def ensure_place() -> None:
-    """Set NUMBA_CACHE_DIR to a folder for these kernels; below what it was set to, where that can be written."""
-    name = f"tiersnap-{_digest()}"
+@cache
+def folder() -> Path:
+    """Return the folder, which may not be there yet; below VARIABLE, where that can be written."""
     given = os.environ.get(VARIABLE)
-    if given and Path(given).name == name:
-        return
-    os.environ[VARIABLE] = str(_place(Path(given) if given else None) / name)
-    _log.debug("compiled kernels are kept in %s", os.environ[VARIABLE])
-    if "numba" in sys.modules:
-        sys.modules["numba"].config.reload_config()
+    place = _place(Path(given) if given else None) / f"tiersnap-{_digest()}"
+    _log.debug("compiled kernels are kept in %s", place)
+    return place
 
 
 def _digest() -> str:
     content = hashlib.sha256()
-    for path in (*sorted(_PACKAGE.glob("*.py")), _CONSTANTS):
+    for path in (*sorted(_PACKAGE.glob("*.py")), *(_PACKAGE.parent / "formats" / name for name in _FORMATS)):
         content.update(path.read_bytes())
     return content.hexdigest()[:12]
 
@@ -60,7 +56,6 @@ def _cache_of_user() -> Path | None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """As numba finds out."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

@@ -27,11 +27,10 @@ from pathlib import Path
 
 import google_crc32c
 import llvmlite.binding as llvm
-import numba
 import numpy as np
-from numba import types
 
-from tiersnap.snapshot.kernels.memory import address_of, prefetch, read_word
+from tiersnap.snapshot.kernels.memory import address_of, crc32c_extend, prefetch, read_word
+from tiersnap.snapshot.kernels.native import IS_COMPILED, inlined, kernel, part
 
 _POLYNOMIAL = 0x82F63B78
 _LEGACY_POLYNOMIAL = 0xEDB88320  # CRC-32 as zlib has it
@@ -51,7 +50,7 @@ _TABLE = _make_table(_POLYNOMIAL)
 _LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 
-@numba.njit(cache=True)
+@kernel(np.uint8, int, int, returns=1)
 def checksum_by_table(buffer, start, length):
     """CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
     crc = np.uint32(0xFFFFFFFF)
@@ -60,7 +59,7 @@ def checksum_by_table(buffer, start, length):
     return crc ^ np.uint32(0xFFFFFFFF)
 
 
-@numba.njit(cache=True)
+@part
 def legacy_checksum(buffer, start, length):
     """CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
     crc = np.uint32(0xFFFFFFFF)
@@ -69,8 +68,6 @@ def legacy_checksum(buffer, start, length):
     return crc ^ np.uint32(0xFFFFFFFF)
 
 
-_extend = types.ExternalFunction("crc32c_extend", types.uint32(types.uint32, types.uintp, types.uintp))
-
 # The library computes three streams of 336 bytes at a time, from an aligned address on, and waits for memory between
 # them. Asking for what lies a page ahead lets both happen at once.
 _STEP = np.uintp(3 * 336 + 8)
@@ -78,17 +75,17 @@ _AHEAD = np.uintp(4096)
 _CACHE_LINE = 64
 
 
-@numba.njit(cache=True, inline="always")
+@kernel(np.uint8, int, int, returns=1, inline=True)
 def checksum_by_library(buffer, start, length):
     """CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
-    address = address_of(buffer, start)  # type: ignore[call-arg, var-annotated]
+    address = address_of(buffer, start)
     end = address + np.uintp(length)
     crc = np.uint32(0)
     while address < end:
         piece = min(_STEP - (address & np.uintp(7)), end - address)
         for line in range(0, piece, _CACHE_LINE):
             prefetch(address + _AHEAD + np.uintp(line))
-        crc = _extend(crc, address, piece)
+        crc = crc32c_extend(crc, address, piece)
         address += piece
     return crc
 
@@ -102,7 +99,7 @@ def _load_library() -> bool:
     return False
 
 
-checksum = checksum_by_library if _load_library() else checksum_by_table
+checksum = checksum_by_library if IS_COMPILED and _load_library() else checksum_by_table
 
 
 # Fractions of square roots of small primes and of the golden ratio, made odd.
@@ -115,27 +112,27 @@ _CHAIN = np.uint64(0x9E3779B97F4A7C15)
 _WORD = np.uint64(64)
 
 
-@numba.njit(inline="always")
+@inlined
 def _rotated(x, left):
     return (x << np.uint64(left)) | (x >> (_WORD - np.uint64(left)))
 
 
-@numba.njit(inline="always")
+@inlined
 def _continued(digest, b, p, rest, position):
-    entry = read_word(b, p) * _K0 + rest * _K3  # type: ignore[call-arg]
+    entry = read_word(b, p) * _K0 + rest * _K3
     entry += _rotated(read_word(b, p + 8) * _K1, 21) + _rotated(read_word(b, p + 16) * _K2, 42)
     return _rotated((digest ^ (entry + np.uint64(position))) * _CHAIN, 29)
 
 
-@numba.njit(inline="always")
+@inlined
 def add_batch(digest, b, p, position):
     """The digest (uint64) continued by the batch of magic 2 at `b[p]`, which lies at byte `position` of the segment."""
-    rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)  # type: ignore[call-arg]
+    rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)
     rest ^= _rotated(read_word(b, p + 48), 41) ^ _rotated(read_word(b, p + 53), 53)
     return _continued(digest, b, p, rest, position)
 
 
-@numba.njit(inline="always")
+@inlined
 def add_legacy_entry(digest, b, p, position):
     """Likewise for an entry of magic 0 or 1."""
-    return _continued(digest, b, p, read_word(b, p + 18), position)  # type: ignore[call-arg]
+    return _continued(digest, b, p, read_word(b, p + 18), position)

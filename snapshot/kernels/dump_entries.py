@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tiersnap.snapshot.formats import record_batch as rb
-from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.batch import (
+    BAD_CONTROL,
+    BAD_CRC,
+    BAD_MAGIC,
+    BAD_OFFSET,
+    BAD_SIZE,
+    END,
+    MALFORMED,
+    PARTIAL,
+    ROWS_FULL,
+    ZEROS,
+    control_record,
+)
 from tiersnap.snapshot.kernels.crc import checksum
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
+from tiersnap.snapshot.kernels.native import kernel, part
 
 MORE = 101  # stop reason: the window ends before the entry does
 # Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
@@ -17,18 +29,17 @@ PEEK = 4096
 _HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
 
 
-@numba.njit(cache=True)
-def walk_all(
-    b: np.ndarray,
-    start: int,
-    window_position: int,
-    limit: int,
-    file_size: int,
-    last_offset: int,
-    check_crc: bool,
-    out: np.ndarray,
-) -> tuple[int, int, int, int, int]:
-    """Decode entries from `b[start:]` into `out` (ENTRY_DTYPE) until there is no further one, or not enough of it.
+# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of batch.walk).
+LOG_ENTRY_DTYPE = np.dtype(
+    [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
+    + [("computed_crc", "<i8"), ("problem", "<i8")],
+    align=True,
+)
+
+
+@kernel(np.uint8, int, int, int, int, int, int, LOG_ENTRY_DTYPE, returns=5)
+def walk_all(b, start, window_position, limit, file_size, last_offset, check_crc, out):
+    """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until there is no further one, or not enough of it.
 
     Args:
         b: uint8; `b[0]` lies at byte `window_position` of the file.
@@ -44,30 +55,30 @@ def walk_all(
     while True:
         left = limit - (window_position + p)
         if left < rb.SMALLEST_READ:
-            return count, p, last_offset, kernels.END if left <= 0 else kernels.PARTIAL, 0
+            return count, p, last_offset, END if left <= 0 else PARTIAL, 0
         if p + rb.SMALLEST_READ > b.size:
             return count, p, last_offset, MORE, 0
         length = int(read_int32(b, p + 8))
         offset = read_int64(b, p)
         if length < rb.SMALLEST_LEGACY_SIZE:
-            return count, p, last_offset, kernels.ZEROS if length == 0 and offset == 0 else kernels.BAD_SIZE, length
+            return count, p, last_offset, ZEROS if length == 0 and offset == 0 else BAD_SIZE, length
         if rb.LOG_OVERHEAD + length > left:
-            return count, p, last_offset, kernels.PARTIAL, 0
+            return count, p, last_offset, PARTIAL, 0
         magic = np.int8(b[p + rb.MAGIC_POSITION])
         header = _HEADER_LENGTHS[0] if magic == 0 else _HEADER_LENGTHS[2] if magic >= 2 else _HEADER_LENGTHS[1]
         if window_position + p + header > file_size:
-            return count, p, last_offset, kernels.BAD_SIZE, length
+            return count, p, last_offset, BAD_SIZE, length
         end = p + rb.LOG_OVERHEAD + length
         if max(p + header, end if check_crc else min(end, p + PEEK)) > b.size:
             return count, p, last_offset, MORE, 0
         if count == out.size:
-            return count, p, last_offset, kernels.ROWS_FULL, 0
+            return count, p, last_offset, ROWS_FULL, 0
         row = out[count]
         row.position = window_position + p
         row.base_offset = offset
         row.batch_length = length
         row.magic = magic
-        row.problem = kernels.BAD_MAGIC if magic < 0 or magic > 2 else 0
+        row.problem = BAD_MAGIC if magic < 0 or magic > 2 else 0
         row.computed_crc = -1
         row.control_type = rb.NO_CONTROL_TYPE
         row.coordinator_epoch = -1
@@ -75,26 +86,26 @@ def walk_all(
         if magic >= 2:
             _decode_batch(b, p, min(end, b.size), row)
             if end - p < rb.HEADER_LENGTH:
-                row.problem = kernels.BAD_SIZE
+                row.problem = BAD_SIZE
             elif check_crc:
                 crc = checksum(b, p + rb.CRC_START, end - p - rb.CRC_START)
                 if crc != row.crc:
                     row.computed_crc = crc
-                    if row.problem == 0 or row.problem == kernels.BAD_CONTROL:
-                        row.problem = kernels.BAD_CRC
+                    if row.problem == 0 or row.problem == BAD_CONTROL:
+                        row.problem = BAD_CRC
         else:
             _decode_legacy(b, p, row)
         if offset <= last_offset or row.last_offset_delta < 0:
             if row.problem == 0:
-                row.problem = kernels.BAD_OFFSET
+                row.problem = BAD_OFFSET
         elif row.problem == 0:
             last_offset = offset + row.last_offset_delta
         count += 1
         p = end
 
 
-@numba.njit(cache=True)
-def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
+@part
+def _decode_batch(b, p, end, row):
     attributes = read_int16(b, p + 21)
     row.partition_leader_epoch = read_int32(b, p + 12)
     row.crc = read_uint32(b, p + 17)
@@ -110,18 +121,18 @@ def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
     # A compressed control record is left to the caller.
     if not attributes & rb.CONTROL_MASK or record_count <= 0 or attributes & rb.CODEC_MASK:
         return
-    kind, coordinator_epoch, delta = kernels.control_record(b, p + rb.HEADER_LENGTH, end)
-    if kind == kernels.MALFORMED or (kind > rb.COMMIT and producer_id >= 0):
+    kind, coordinator_epoch, delta = control_record(b, p + rb.HEADER_LENGTH, end)
+    if kind == MALFORMED or (kind > rb.COMMIT and producer_id >= 0):
         if row.problem == 0:
-            row.problem = kernels.BAD_CONTROL
+            row.problem = BAD_CONTROL
         return
     row.control_type = kind
     row.coordinator_epoch = coordinator_epoch
     row.control_timestamp = row.max_timestamp if attributes & rb.TIMESTAMP_TYPE_MASK else row.base_timestamp + delta
 
 
-@numba.njit(cache=True)
-def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
+@part
+def _decode_legacy(b, p, row):
     row.partition_leader_epoch = -1
     row.crc = read_uint32(b, p + 12)
     row.attributes = np.int16(np.int8(b[p + 17]))
@@ -137,29 +148,21 @@ def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
 LONGEST_NUMBER = 20
 
 
-@numba.njit(cache=True)
-def write(
-    values: np.ndarray,
-    codes: np.ndarray,
-    widths: np.ndarray,
-    words: np.ndarray,
-    word_starts: np.ndarray,
-    texts: np.ndarray,
-    text_starts: np.ndarray,
-    out: np.ndarray,
-) -> int:
+@kernel(int, np.int64, np.int32, np.int64, np.uint8, np.int64, np.uint8, np.int64, np.uint8, np.uint8, returns=1)
+def write(count, values, codes, widths, words, word_starts, texts, text_starts, digits, out):
     """Write the lines into `out` and give the bytes used.
 
     Args:
-        values: int64, a row a field, a column a line.
+        count: of lines.
+        values: int64, all lines of the first field, then of the next one.
         codes: int32 like `values`; index of the word to print, -1 for the value.
         widths: int64, a field's width; see lines.Field.
         words: uint8, all words one after the other; word i is `words[word_starts[i]:word_starts[i + 1]]`.
         texts: uint8 likewise; text 0 stands before the first field, text j + 1 after field j.
+        digits: uint8, LONGEST_NUMBER to work in.
         out: uint8, large enough.
     """
-    digits = np.empty(LONGEST_NUMBER, np.uint8)
-    fields, count = values.shape
+    fields = widths.size
     at = 0
     for i in range(count):
         for k in range(text_starts[0], text_starts[1]):
@@ -167,12 +170,12 @@ def write(
             at += 1
         for j in range(fields):
             start = at
-            code = codes[j, i]
+            code = codes[j * count + i]
             first = LONGEST_NUMBER
             if code >= 0:
                 length = word_starts[code + 1] - word_starts[code]
             else:
-                value = values[j, i]
+                value = values[j * count + i]
                 rest = np.uint64(value) if value >= 0 else np.uint64(0) - np.uint64(value)
                 while True:
                     quotient = rest // np.uint64(10)

@@ -9,10 +9,40 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from tiersnap.snapshot.formats.record_batch import COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from tiersnap.snapshot.formats.record_batch import COMMIT, CONTROL_MASK, RECORD_BATCH_DTYPE, TRANSACTIONAL_MASK
+from tiersnap.snapshot.kernels.native import inlined, kernel
+
+DELTA_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("last_offset", "<i8"),
+        ("timestamp", "<i8"),  # ms
+        ("txn_first_offset", "<i8"),
+        ("plain_offset", "<i8"),
+        ("error_offset", "<i8"),
+        ("last_sequence", "<i4"),
+        ("offset_delta", "<i4"),
+        ("coordinator_epoch", "<i4"),
+        ("producer_epoch", "<i2"),
+        ("batch_action", "u1"),
+        ("has_marker", "u1"),
+    ]
+)
+
+ENTRY_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("producer_epoch", "<i2"),
+        ("last_sequence", "<i4"),
+        ("last_offset", "<i8"),
+        ("offset_delta", "<i4"),
+        ("timestamp", "<i8"),  # ms
+        ("coordinator_epoch", "<i4"),
+        ("current_txn_first_offset", "<i8"),
+    ]
+)
 
 KEEP, KEEP_IF_EPOCH, CLEAR, SET = range(4)
 NONE = -1
@@ -36,7 +66,7 @@ class FoldedBatch(NamedTuple):
     control_timestamp: Any
 
 
-@numba.njit(inline="always")
+@inlined
 def _clear(d, producer_id):
     d.producer_id = producer_id
     d.last_offset = NONE
@@ -52,14 +82,14 @@ def _clear(d, producer_id):
     d.has_marker = 0
 
 
-@numba.njit(inline="always")
+@inlined
 def _forget_batch(d):
     d.last_sequence = NONE
     d.last_offset = NONE
     d.offset_delta = 0
 
 
-@numba.njit(inline="always")
+@inlined
 def append_batch(d, b):
     """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
     if b.attributes & CONTROL_MASK:
@@ -97,7 +127,7 @@ def append_batch(d, b):
     d.timestamp = b.max_timestamp
 
 
-@numba.njit(inline="always")
+@inlined
 def _combine(d, e):
     """Turn delta `d` into the delta of its run followed by the run of `e`, both of one producer."""
     if d.error_offset < 0:
@@ -128,13 +158,13 @@ def _combine(d, e):
     d.timestamp = e.timestamp
 
 
-@numba.njit(inline="always")
+@inlined
 def _hash(producer_id, mask):
     # Fibonacci hashing: ids are handed out in blocks of consecutive numbers, which a plain mask would pile up.
     return np.int64((np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
 
 
-@numba.njit(inline="always")
+@inlined
 def find_delta(slots, deltas, count, producer_id):
     """Index of the producer's delta, made if absent: (index, new count)."""
     mask = slots.size - 1
@@ -150,7 +180,7 @@ def find_delta(slots, deltas, count, producer_id):
         slot = (slot + 1) & mask
 
 
-@numba.njit(cache=True)
+@kernel(np.int32, DELTA_DTYPE, int, RECORD_BATCH_DTYPE, int, returns=2)
 def add_batches(slots, deltas, count, rows, start):
     """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
     limit = deltas.size
@@ -165,7 +195,7 @@ def add_batches(slots, deltas, count, rows, start):
     return rows.size, count
 
 
-@numba.njit(cache=True)
+@kernel(np.int32, DELTA_DTYPE, int, DELTA_DTYPE, int, returns=3)
 def add_deltas(slots, deltas, count, right, start):
     """Combine right[start:] into the table until done or the table is full.
 
@@ -185,7 +215,7 @@ def add_deltas(slots, deltas, count, right, start):
     return right.size, count, error
 
 
-@numba.njit(cache=True)
+@kernel(DELTA_DTYPE, np.int64, ENTRY_DTYPE)
 def write_entries(deltas, order, out):
     """Apply deltas[order] to an empty state, into `out` (ENTRY_DTYPE)."""
     for i in range(order.size):
@@ -202,7 +232,7 @@ def write_entries(deltas, order, out):
         entry.current_txn_first_offset = d.txn_first_offset
 
 
-@numba.njit(cache=True)
+@kernel(np.int32, DELTA_DTYPE, int)
 def rehash(slots, deltas, count):
     """Enter the first `count` deltas into a new, larger table."""
     slots[:] = EMPTY_SLOT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import (
@@ -18,6 +17,26 @@ from tiersnap.snapshot.formats.record_batch import (
 )
 from tiersnap.snapshot.kernels.batch import control_record
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64
+from tiersnap.snapshot.kernels.native import kernel
+
+OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
+TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
+
+# What the indexes of a segment are made of: an entry of the log of any magic. Those of magic 0 and 1 have no producer;
+# magic 0 has no timestamp, -1.
+HEADER_DTYPE = np.dtype(
+    [
+        ("position", "<i8"),
+        ("base_offset", "<i8"),
+        ("max_timestamp", "<i8"),
+        ("producer_id", "<i8"),
+        ("last_offset_delta", "<i4"),
+        ("record_count", "<i4"),
+        ("attributes", "<i2"),
+        ("control_type", "<i2"),
+    ],
+    align=True,
+)
 
 INDEX_INTERVAL_BYTES = 4096
 _SMALLEST_MAGIC_1_SIZE = 22
@@ -29,13 +48,13 @@ END, PARTIAL, ROWS_FULL, BROKEN = range(4)
 NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, TOO_SPARSE = range(6)
 
 
-@numba.njit(cache=True)
+@kernel(np.uint8, int, int, HEADER_DTYPE, returns=3)
 def headers(b, start, position_of_buffer, out):
     """Headers of the entries in `b[start:]`, of any magic: (next position in `b`, rows in `out`, stop reason).
 
     Args:
         b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
-        out: records of indexes.HEADER_DTYPE, filled from 0 on.
+        out: HEADER_DTYPE, filled from 0 on.
     """
     size, rows, p = b.size, 0, start
     while True:
@@ -75,16 +94,16 @@ def headers(b, start, position_of_buffer, out):
         p = end
 
 
-@numba.njit(cache=True)
-def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_entries: np.ndarray) -> tuple[int, int]:
+@kernel(HEADER_DTYPE, np.int64, OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE, returns=2)
+def index(rows, state, offset_entries, time_entries):
     """Entries of one window: counts of those written to `offset_entries` and `time_entries`, each as long as `rows`.
 
     Args:
-        rows: records with position, base_offset, last_offset_delta and max_timestamp.
+        rows: HEADER_DTYPE, of which position, base_offset, last_offset_delta and max_timestamp count.
         state: int64, carried from window to window: position of the last indexed batch, largest timestamp and its
             offset, timestamp of the last time entry.
     """
-    last_position, max_timestamp, max_timestamp_offset, last_timestamp = state
+    last_position, max_timestamp, max_timestamp_offset, last_timestamp = state[0], state[1], state[2], state[3]
     offset_count = 0
     time_count = 0
     for i in range(rows.size):
@@ -103,21 +122,21 @@ def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_
                 time_count += 1
                 last_timestamp = max_timestamp
             last_position = row.position
-    state[:] = last_position, max_timestamp, max_timestamp_offset, last_timestamp
+    state[0], state[1], state[2], state[3] = last_position, max_timestamp, max_timestamp_offset, last_timestamp
     return offset_count, time_count
 
 
-@numba.njit(cache=True)
+@kernel(HEADER_DTYPE, OFFSET_ENTRY_DTYPE, int, np.int64, returns=1)
 def check_offsets(rows, entries, largest_scan, state):
     """Compare the next window of batches with an offset index: NO_FAULT or what is wrong.
 
     Args:
-        rows: records with position, base_offset and last_offset_delta.
-        entries: records with offset and position, both ascending.
+        rows: HEADER_DTYPE.
+        entries: OFFSET_ENTRY_DTYPE, both fields ascending.
         largest_scan: bytes that may lie between an indexed batch and one that is not.
         state: int64, carried from window to window: entries whose position was met, entries whose offset was met.
     """
-    positions, offsets = state
+    positions, offsets = state[0], state[1]
     count = entries.size
     for i in range(rows.size):
         row = rows[i]
@@ -135,22 +154,22 @@ def check_offsets(rows, entries, largest_scan, state):
         indexed = entries[positions - 1].position if positions else 0
         if row.position - indexed > largest_scan:
             return TOO_SPARSE
-    state[:] = positions, offsets
+    state[0], state[1] = positions, offsets
     return NO_FAULT
 
 
-@numba.njit(cache=True)
+@kernel(HEADER_DTYPE, TIME_ENTRY_DTYPE, int, np.int64, returns=1)
 def check_times(rows, entries, largest_scan, state):
     """Compare the next window of batches with a time index: NO_FAULT or what is wrong.
 
     Args:
-        rows: records with position, base_offset, last_offset_delta and max_timestamp.
-        entries: records with timestamp and offset, offsets ascending.
+        rows: HEADER_DTYPE.
+        entries: TIME_ENTRY_DTYPE, offsets ascending.
         largest_scan: bytes behind the batch where the timestamp has grown, by which an entry must say so.
         state: int64, carried from window to window: entries met, largest timestamp so far, position of the first
             batch since whose timestamp the index says nothing new, -1 where it is up to date.
     """
-    met, largest, since = state
+    met, largest, since = state[0], state[1], state[2]
     count = entries.size
     for i in range(rows.size):
         row = rows[i]
@@ -170,5 +189,5 @@ def check_times(rows, entries, largest_scan, state):
             since = row.position
         elif row.position - since > largest_scan:
             return TOO_SPARSE
-    state[:] = met, largest, since
+    state[0], state[1], state[2] = met, largest, since
     return NO_FAULT

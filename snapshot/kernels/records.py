@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.formats.records import SPAN_DTYPE
 from tiersnap.snapshot.kernels.batch import varint
+from tiersnap.snapshot.kernels.native import kernel
 
 SMALLEST_RECORD = 7  # a length, attributes, two deltas, no key, no value, no headers: a byte each
 _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 
 
-@numba.njit(cache=True)
-def records_of_batch(b, p, end, batch, count, out):
-    """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed.
+@kernel(np.uint8, int, int, rb.RECORD_BATCH_DTYPE, int, int, SPAN_DTYPE, returns=1)
+def records_of_batch(b, p, end, batches, index, count, out):
+    """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed: those of `batches[index]`.
 
     Args:
         b: uint8.
-        batch: record of RECORD_BATCH_DTYPE.
     Returns:
         the count with its records; -1 where the bytes are not exactly its records.
     """
+    batch = batches[index]
     left = batch.record_count
     if left < 0 or left > (end - p) // SMALLEST_RECORD:
         return -1
@@ -56,14 +57,14 @@ def records_of_batch(b, p, end, batch, count, out):
     return count if p == end else -1
 
 
-@numba.njit(cache=True)
+@kernel(np.uint8, int, rb.RECORD_BATCH_DTYPE, SPAN_DTYPE, np.uint8, returns=1)
 def records_of_batches(b, window_position, batches, out, is_wrong):
     """Fill `out` (SPAN_DTYPE) with the records of batches that are neither compressed nor control batches.
 
     Args:
         b: uint8; `b[0]` lies at byte `window_position` of the segment.
         batches: RECORD_BATCH_DTYPE, all of them in `b` as a whole.
-        is_wrong: bool a batch, set where the bytes are not its records; none of them is in `out` then.
+        is_wrong: uint8 a batch, 1 where the bytes are not its records; none of them is in `out` then.
     Returns:
         how many records there are.
     """
@@ -74,7 +75,7 @@ def records_of_batches(b, window_position, batches, out, is_wrong):
             continue
         start = batch.position - window_position
         end = start + rb.LOG_OVERHEAD + batch.batch_length
-        found = records_of_batch(b, start + rb.HEADER_LENGTH, end, batch, count, out)
+        found = records_of_batch(b, start + rb.HEADER_LENGTH, end, batches, index, count, out)
         is_wrong[index] = found < 0
         count = max(count, found)
     return count

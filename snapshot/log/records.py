@@ -81,7 +81,7 @@ class SegmentRecords:
 
     def _plain(self, window: np.ndarray, start: int, batches: np.ndarray) -> Iterator[LogRecord]:
         spans, is_wrong = np.empty(most_records(batches), SPAN_DTYPE), np.zeros(batches.size, np.bool_)
-        count = records_of_batches(window, start, batches, spans, is_wrong)
+        count = records_of_batches(window, start, batches, spans, is_wrong.view(np.uint8))
         yield from _records(window.tobytes(), spans[:count])
         for position in batches["position"][is_wrong].tolist():
             self._note(position, "bytes that are not the records that its header counts")
@@ -97,7 +97,7 @@ class SegmentRecords:
             return
         most = min(max(int(batch["record_count"]), 0), len(data) // SMALLEST_RECORD)
         spans, one = np.empty(most, SPAN_DTYPE), np.array([batch], rb.RECORD_BATCH_DTYPE)
-        count = records_of_batch(np.frombuffer(data, np.uint8), 0, len(data), one[0], 0, spans)
+        count = records_of_batch(np.frombuffer(data, np.uint8), 0, len(data), one, 0, 0, spans)
         if count < 0:
             self._note(position, "bytes that are not the records that its header counts")
         yield from _records(data, spans[: max(count, 0)])

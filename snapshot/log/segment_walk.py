@@ -111,7 +111,8 @@ class SegmentWalk:
     reason: int = field(default=kernels.END, init=False)
 
     def __post_init__(self) -> None:
-        self._state = _new_state(self.base_offset)
+        self._states = _new_states(self.base_offset)
+        self._state = self._states[0]
         self._out = kernels.NO_ROWS
 
     @property
@@ -146,7 +147,7 @@ class SegmentWalk:
             stop_at, (slots, deltas) = folding.stop_at, folding.producers.table
             state["producer_count"] = len(folding.producers)
         cursor, reason = kernels.walk(
-            window, cursor, position, stop_at, self.check_crc, state, self._out, slots, deltas
+            window, cursor, position, stop_at, self.check_crc, self._states, self._out, slots, deltas
         )
         if folding is not None:
             folding.producers.extended_to(int(state["producer_count"]))
@@ -222,7 +223,7 @@ def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
     except CorruptRecordError:
         return kernels.MALFORMED, -1, 0
     found = kernels.control_record(np.frombuffer(records, np.uint8), 0, len(records))
-    return tuple(map(int, found))  # type: ignore[return-value]
+    return found  # type: ignore[no-any-return]
 
 
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
@@ -236,9 +237,10 @@ def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
     state["control_type"], state["coordinator_epoch"], state["control_delta"] = kind, coordinator_epoch, delta
 
 
-def _new_state(base_offset: int) -> np.void:
-    state: np.void = np.zeros(1, kernels.WALK_DTYPE)[0]
+def _new_states(base_offset: int) -> np.ndarray:
+    states = np.zeros(1, kernels.WALK_DTYPE)
+    state = states[0]
     state["last_offset"] = base_offset - 1
     state["first_timestamp"] = state["max_timestamp"] = state["control_position"] = -1
     state["digest"] = START
-    return state
+    return states

@@ -32,38 +32,10 @@ import numpy as np
 
 from tiersnap.snapshot.kernels import fold as fold_kernels
 from tiersnap.snapshot.kernels.fold import CLEAR, EMPTY_SLOT, SET
+from tiersnap.snapshot.kernels.fold import DELTA_DTYPE as DELTA_DTYPE
+from tiersnap.snapshot.kernels.fold import ENTRY_DTYPE as ENTRY_DTYPE
 
 NONE = fold_kernels.NONE
-
-DELTA_DTYPE = np.dtype(
-    [
-        ("producer_id", "<i8"),
-        ("last_offset", "<i8"),
-        ("timestamp", "<i8"),  # ms
-        ("txn_first_offset", "<i8"),
-        ("plain_offset", "<i8"),
-        ("error_offset", "<i8"),
-        ("last_sequence", "<i4"),
-        ("offset_delta", "<i4"),
-        ("coordinator_epoch", "<i4"),
-        ("producer_epoch", "<i2"),
-        ("batch_action", "u1"),
-        ("has_marker", "u1"),
-    ]
-)
-
-ENTRY_DTYPE = np.dtype(
-    [
-        ("producer_id", "<i8"),
-        ("producer_epoch", "<i2"),
-        ("last_sequence", "<i4"),
-        ("last_offset", "<i8"),
-        ("offset_delta", "<i4"),
-        ("timestamp", "<i8"),  # ms
-        ("coordinator_epoch", "<i4"),
-        ("current_txn_first_offset", "<i8"),
-    ]
-)
 
 
 class ProducerFold:

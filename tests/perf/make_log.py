@@ -23,6 +23,7 @@ from tiersnap.snapshot.formats.record_batch import (
     LOG_OVERHEAD,
     TRANSACTIONAL_MASK,
 )
+from tiersnap.snapshot.kernels.compiler import jitted
 from tiersnap.snapshot.kernels.crc import checksum
 
 BLOCK = 100
@@ -163,13 +164,16 @@ class BlockWriter:
         return flat
 
 
-@numba.njit(cache=True)
+_checksum = jitted(checksum.function)
+
+
+@numba.njit
 def _sign(buffer: np.ndarray, blocks: int, data_bytes: int, marker_bytes: int) -> None:
     position = 0
     for _ in range(blocks):
         for index in range(BLOCK):
             size = data_bytes if index < BLOCK - 1 else marker_bytes
-            crc = checksum(buffer, position + CRC_START, size - CRC_START)
+            crc = _checksum(buffer, position + CRC_START, size - CRC_START)
             for byte in range(4):
                 buffer[position + 17 + byte] = (crc >> np.uint32(8 * (3 - byte))) & np.uint32(0xFF)
             position += size

@@ -12,7 +12,8 @@ from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 
 def walked(data: bytes, *, last_offset: int = -1, check_crc: bool = True) -> tuple[np.ndarray, int, int, np.void]:
     """Decoded rows, position after them, stop reason, state at the end."""
-    state = np.zeros(1, kernels.WALK_DTYPE)[0]
+    states = np.zeros(1, kernels.WALK_DTYPE)
+    state: np.void = states[0]
     state["last_offset"], state["control_position"] = last_offset, -1
     out = np.empty(len(data) // rb.HEADER_LENGTH + 1, rb.RECORD_BATCH_DTYPE)
     none = np.empty(0, DELTA_DTYPE)
@@ -20,7 +21,7 @@ def walked(data: bytes, *, last_offset: int = -1, check_crc: bool = True) -> tup
     position, reason = 0, kernels.COMPRESSED_CONTROL
     while reason == kernels.COMPRESSED_CONTROL:
         position, reason = kernels.walk(
-            window, position, 0, kernels.NO_CUT, check_crc, state, out, kernels.NO_SLOTS, none
+            window, position, 0, kernels.NO_CUT, check_crc, states, out, kernels.NO_SLOTS, none
         )
         if reason == kernels.COMPRESSED_CONTROL:
             tell_compressed_control(state, window[position:])

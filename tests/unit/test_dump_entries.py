@@ -18,10 +18,11 @@ from tiersnap.snapshot.dump import columns as lines
 from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Options
 from tiersnap.snapshot.dump.files import identify
-from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, LogEntries, is_valid
+from tiersnap.snapshot.dump.log_entries import LogEntries, is_valid
 from tiersnap.snapshot.formats import indexes
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.dump_entries import LOG_ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 
@@ -33,7 +34,7 @@ _texts = st.text(st.characters(codec="utf-8"), max_size=6)
 def entries_of(path: Path, **options: object) -> tuple[np.ndarray, LogEntries]:
     entries = LogEntries(str(path), **options)
     parts = [rows.copy() for rows in entries]
-    return np.concatenate([*parts, np.empty(0, ENTRY_DTYPE)]), entries
+    return np.concatenate([*parts, np.empty(0, LOG_ENTRY_DTYPE)]), entries
 
 
 @given(

@@ -1,0 +1,89 @@
+"""The machine code of a kernel, made by numba and LLVM: an object file that needs nothing of numba when it runs.
+
+The kernel stands behind a C function (numba.cfunc). All else is made private to the object file, so that LLVM sees that
+no exception can leave the kernel, and drops what numba has for that case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from numba import carray, types  # type: ignore[attr-defined]
+
+from tiersnap.snapshot.kernels import intrinsics
+from tiersnap.snapshot.kernels.native import SYMBOL, Kernel, target_machine
+
+# What the object file may leave to be found when it is loaded.
+_OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
+
+
+def compiled(kernel: Kernel) -> bytes:
+    """Return an object file whose function SYMBOL takes an address and a size for each array, and numbers, in order.
+
+    Numbers are int64; behind the arguments comes the address of int64 results.
+
+    Raises:
+        NotImplementedError: the kernel may raise or allocate.
+    """
+    function = _c_function(kernel)
+    module = llvm.parse_assembly(function.inspect_llvm())
+    for defined in module.functions:
+        if defined.name == function.native_name:
+            defined.name = SYMBOL
+        elif not defined.is_declaration:
+            defined.linkage = "internal"
+    machine = target_machine()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(module, passes)
+    outside = [each.name for each in module.functions if each.is_declaration and not each.name.startswith(_OUTSIDE)]
+    if outside:
+        raise NotImplementedError(f"{kernel.name} would need {', '.join(outside)}")
+    return bytes(machine.emit_object(module))
+
+
+def _c_function(kernel: Kernel) -> Any:
+    signature: list[Any] = []
+    names, passed = [], []
+    for index, kind in enumerate(kernel.arguments):
+        if kind is int:
+            signature.append(types.int64)
+            names.append(f"a{index}")
+            passed.append(f"a{index}")
+        else:
+            signature += [types.CPointer(numba.from_dtype(np.dtype(kind))), types.int64]
+            names += [f"a{index}", f"n{index}"]
+            passed.append(f"carray(a{index}, (n{index},))")
+    call = f"kernel({', '.join(passed)})"
+    lines = {0: [call], 1: [f"results[0] = {call}"]}.get(
+        kernel.returns, [f"found = {call}", *(f"results[{i}] = found[{i}]" for i in range(kernel.returns))]
+    )
+    source = f"def wrapper({', '.join([*names, 'results'])}):\n" + "".join(f"    {line}\n" for line in lines)
+    scope = {"kernel": jitted(kernel.function), "carray": carray}
+    exec(source, scope)
+    return numba.cfunc(types.void(*signature, types.CPointer(types.int64)))(scope["wrapper"])
+
+
+@cache
+def jitted(function: Callable[..., Any], *, inline: bool = False) -> Any:
+    """Return the function for numba to call, and all that it calls."""
+    scope = dict(function.__globals__)
+    for name in scope.keys() & set(function.__code__.co_names):
+        scope[name] = _translated(scope[name])
+    copy = FunctionType(function.__code__, scope, function.__name__)
+    return numba.njit(copy, inline="always" if inline else "never")
+
+
+def _translated(value: Any) -> Any:
+    """What numba is to see of a name that a kernel uses."""
+    if isinstance(value, Kernel):
+        return jitted(value.function, inline=value.inline)
+    mark = getattr(value, "kernel_mark", None)
+    if mark == "intrinsic":
+        return getattr(intrinsics, value.__name__)
+    return jitted(value, inline=mark == "inlined") if mark else value

@@ -1,0 +1,160 @@
+"""Kernels: loops over arrays that numba compiles once; from then on LLVM alone loads their machine code.
+
+To import numba and let it load what it keeps takes more time than most commands need for all the rest, and 60 MiB. So
+`compiler`, the one module that imports it, is asked only where `cache.folder()` has no code for this processor.
+
+NUMBA_DISABLE_JIT=1 runs kernels as Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tiersnap.snapshot.kernels.cache import folder
+
+_log = logging.getLogger(__name__)
+
+IS_COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
+SYMBOL = "kernel"
+_DIGEST_BYTES = 32
+_lock = threading.Lock()
+
+
+class Kernel:
+    """A compiled function over one-dimensional contiguous arrays and integers of 64 bits, called like the function.
+
+    Attributes:
+        arguments: a dtype for an array, `int` for a number.
+        returns: how many numbers it returns; one is no tuple.
+    """
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], returns: int, *, inline: bool) -> None:
+        self.function = function
+        self.arguments = tuple(int if kind is int else np.dtype(kind) for kind in arguments)
+        self.returns = returns
+        self.inline = inline
+        self.name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+        self.__doc__ = function.__doc__
+        self._results = ctypes.c_int64 * max(returns, 1)
+        self._code: Callable[..., None] | None = None
+
+    def __call__(self, *values: Any) -> Any:
+        """Run it. Raises TypeError: an array of another dtype, or one that is not contiguous."""
+        given: list[int] = []
+        for value, kind in zip(values, self.arguments, strict=True):
+            if kind is int:
+                given.append(int(value))
+                continue
+            if (value.dtype is not kind and value.dtype != kind) or not value.flags.c_contiguous:
+                raise TypeError(f"{self.name}: a contiguous array of {kind} expected, found one of {value.dtype}")
+            given += (value.ctypes.data, value.size)
+        results = self._results()
+        (self._code or self._loaded())(*given, results)
+        return results[0] if self.returns == 1 else tuple(results)
+
+    def _loaded(self) -> Callable[..., None]:
+        kinds: list[Any] = []
+        for kind in self.arguments:
+            kinds += [ctypes.c_int64] if kind is int else [ctypes.c_void_p, ctypes.c_int64]
+        # Of the interpreter (PYFUNCTYPE): it stays locked, as log.windows needs where a file shrinks under a kernel.
+        signature = ctypes.PYFUNCTYPE(None, *kinds, ctypes.POINTER(ctypes.c_int64))
+        with _lock:
+            if self._code is None:
+                self._code = signature(_address(self))
+        return self._code
+
+
+def kernel(*arguments: Any, returns: int = 0, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function a Kernel, which others may call, too."""
+
+    def decorated(function: Callable[..., Any]) -> Any:
+        return Kernel(function, arguments, returns, inline=inline) if IS_COMPILED else function
+
+    return decorated
+
+
+def part(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that kernels call."""
+    return _marked(function, "part")
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function whose body stands in each kernel that calls it."""
+    return _marked(function, "inlined")
+
+
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that `intrinsics` has in machine code under the same name."""
+    return _marked(function, "intrinsic")
+
+
+def _marked(function: Callable[..., Any], mark: str) -> Callable[..., Any]:
+    function.kernel_mark = mark  # type: ignore[attr-defined]
+    return function
+
+
+@cache
+def target_machine() -> llvm.TargetMachine:
+    """Return what LLVM knows of this processor."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+@cache
+def _processor() -> str:
+    """A name for all that the machine code depends on, the kernels' sources left out."""
+    parts = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return hashlib.sha256(repr((version("numba"), version("llvmlite"), *parts)).encode()).hexdigest()[:12]
+
+
+def _address(wanted: Kernel) -> int:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(_machine_code(wanted)))
+    engine.finalize_object()
+    _engines.append(engine)
+    return int(engine.get_function_address(SYMBOL))
+
+
+_engines: list[Any] = []  # what they loaded lives as long as they do
+
+
+def _machine_code(wanted: Kernel) -> bytes:
+    path = folder() / f"{wanted.name}-{_processor()}.o"
+    with suppress(OSError):
+        data = path.read_bytes()
+        code = data[_DIGEST_BYTES:]
+        if hashlib.sha256(code).digest() == data[:_DIGEST_BYTES]:
+            return code
+    from tiersnap.snapshot.kernels.compiler import compiled
+
+    code = compiled(wanted)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        Path(file.name).replace(path)
+        _log.debug("%s is compiled, and kept in %s", wanted.name, path)
+    except OSError as error:
+        _log.debug("%s is compiled, and not kept: %s: %s", wanted.name, path, error)
+    return code
