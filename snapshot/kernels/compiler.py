@@ -80,7 +80,7 @@ def jitted(function: Callable[..., Any], *, inline: bool = False) -> Any:
 
 
 def _translated(value: Any) -> Any:
-    """What numba is to see of a name that a kernel uses."""
+    """Return what numba is to see of a name that a kernel uses."""
     if isinstance(value, Kernel):
         return jitted(value.function, inline=value.inline)
     mark = getattr(value, "kernel_mark", None)

@@ -1,4 +1,4 @@
-"""What `memory` names in machine code, for numba.
+"""The machine code of what `memory` names, for numba.
 
 Put together from single bytes, the integers of one header cost as much time as all the rest of its decoding.
 """
