@@ -17,10 +17,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
@@ -124,8 +125,10 @@ def target_machine() -> llvm.TargetMachine:
 @cache
 def _processor() -> str:
     """A name for all that the machine code depends on, the kernels' sources left out."""
+    numba = find_spec("numba")  # its version is not worth an import of importlib.metadata
+    made_by = Path(numba.origin).stat().st_mtime_ns if numba and numba.origin else 0
     parts = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return hashlib.sha256(repr((version("numba"), version("llvmlite"), *parts)).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((made_by, llvmlite.__version__, *parts)).encode()).hexdigest()[:12]
 
 
 def _address(wanted: Kernel) -> int:
