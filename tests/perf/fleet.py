@@ -25,7 +25,7 @@ from tests.perf.measure import peak_bytes
 from tests.spark.clusters import standalone
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.run import run
-from tiersnap.jobs.pipeline.session import open_session
+from tiersnap.jobs.pipeline.session import QUICK_COMPILER, open_session
 from tiersnap.jobs.pipeline.settings import RunSettings
 
 _COLLECTED = re.compile(r"Pause Full .* \d+M->(\d+)M\(")
@@ -108,7 +108,7 @@ def main(kind: str, source: str, folder: str, *shape: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = delta_jars.jars()
     conf = {
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {_COLLECT} -Xlog:gc:file={log}:uptime:filecount=0",
+        "spark.driver.extraJavaOptions": f"{QUICK_COMPILER} {_COLLECT} -Xlog:gc:file={log}:uptime:filecount=0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraClassPath": ":".join(jars),
         "spark.jars": ",".join(jars),
