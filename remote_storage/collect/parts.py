@@ -52,7 +52,7 @@ class DecodePart:
 
     def add(self, file: SegmentFile, end: SegmentEnd, runs: list[Run]) -> None:
         """Take the decode of a segment."""
-        rows = decode_batch(StoredDecode(end, file, run=0), runs)
+        rows = decode_batch([(StoredDecode(end, file, run=0), runs)])
         self._rows.write(rows)
         self._log_bytes += end.size
         self._delta_bytes += rows.nbytes

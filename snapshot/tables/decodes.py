@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -65,18 +65,39 @@ _END_ROWS = RowCodec(
 )
 DECODE_ROWS = RowCodec(StoredDecode, parts={"end": _END_ROWS, "file": FILE_ROWS})
 _OF_PART = ("part", "run_start_offset", "run_max_timestamp", "deltas")
+# Of a batch, about a megabyte: Spark spends as much on a batch as on a thousand deltas.
+_BATCH_DELTAS = 1 << 14
 _OF_DECODE = pa.schema([field for field in SEGMENTS if field.name not in _OF_PART])
 
 
-def decode_batch(decode: StoredDecode, runs: Sequence[Run]) -> pa.RecordBatch:
-    """Return the rows of SEGMENTS of one decode."""
-    pieces = [(run, piece) for run in runs for piece in parts(run.deltas)]
-    one = DECODE_ROWS.batch([decode], _OF_DECODE)
-    columns = {name: pa.repeat(one[name][0], len(pieces)) for name in one.schema.names}
-    columns["part"] = pa.array(range(len(pieces)), pa.int32())
-    columns["run_start_offset"] = pa.array([run.start_offset for run, _ in pieces], pa.int64())
-    columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in pieces], pa.int64())
-    columns["deltas"] = to_lists([piece for _, piece in pieces])
+Decoded = tuple[StoredDecode, Sequence[Run]]
+
+
+def decode_batches(decodes: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of SEGMENTS: many small decodes a batch, a large one alone or at the end of it."""
+    waiting: list[Decoded] = []
+    weight = 0
+    for each in decodes:
+        waiting.append(each)
+        weight += sum(1 + run.deltas.size for run in each[1])
+        if weight >= _BATCH_DELTAS:
+            yield decode_batch(waiting)
+            waiting, weight = [], 0
+    if waiting:
+        yield decode_batch(waiting)
+
+
+def decode_batch(decodes: Sequence[Decoded]) -> pa.RecordBatch:
+    """Return the rows of SEGMENTS of some decodes."""
+    pieces = [[(run, piece) for run in runs for piece in parts(run.deltas)] for _, runs in decodes]
+    numbers = pa.array([number for number, each in enumerate(pieces) for _ in each], pa.int32())
+    repeated = DECODE_ROWS.batch((decode for decode, _ in decodes), _OF_DECODE).take(numbers)
+    columns = dict(zip(repeated.schema.names, repeated.columns, strict=True))
+    flat = [each for of_one in pieces for each in of_one]
+    columns["part"] = pa.array([part for each in pieces for part in range(len(each))], pa.int32())
+    columns["run_start_offset"] = pa.array([run.start_offset for run, _ in flat], pa.int64())
+    columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in flat], pa.int64())
+    columns["deltas"] = to_lists([piece for _, piece in flat])
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
 
 

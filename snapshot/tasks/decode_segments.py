@@ -20,7 +20,7 @@ from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.segment_walk import SegmentWalk
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.tables.decodes import FILE_ROWS, SegmentFile, StoredDecode, decode_batch, with_files
+from tiersnap.snapshot.tables.decodes import FILE_ROWS, Decoded, SegmentFile, StoredDecode, decode_batches, with_files
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, TABLES, schema_of, to_batch
 
@@ -61,12 +61,12 @@ class DecodeSegments:
 
         What cannot be read is a row with a finding, once for each reason.
         """
-        for (_, name), group in groupby(_WANTED_ROWS.read(batches), key=_place):
-            if name is None:
-                for wanted in group:
-                    yield from self._decode(wanted)
-            else:
-                yield from self._take(name, list(group))
+        for is_collected, rows in groupby(_WANTED_ROWS.read(batches), key=lambda wanted: wanted.decode is not None):
+            if not is_collected:
+                yield from decode_batches(decoded for wanted in rows if (decoded := self._decode(wanted)) is not None)
+                continue
+            for (_, name), group in groupby(rows, key=_place):
+                yield from self._take(name or "", list(group))
 
     def _take(self, name: str, wanted: Sequence[WantedSegment]) -> Iterator[pa.RecordBatch]:
         """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
@@ -77,25 +77,28 @@ class DecodeSegments:
             read = list(read_decodes(filesystem, path, files.keys()))
         except OSError as error:
             finding = Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))
-            yield from (self._unread(each.file, finding) for each in wanted if each.not_read != finding.message)
+            yield from decode_batches(
+                self._unread(each.file, finding) for each in wanted if each.not_read != finding.message
+            )
             return
         for rows in read:
             yield with_files(rows, files, run=self.run)
 
-    def _unread(self, file: SegmentFile, finding: Finding) -> pa.RecordBatch:
+    def _unread(self, file: SegmentFile, finding: Finding) -> Decoded:
         base, following = file.base_offset, file.next_base_offset
         walk = SegmentWalk("", base_offset=base, next_base_offset=following, check_crc=False, keep_rows=False)
-        return decode_batch(StoredDecode(walk.end(0, finding), file, self.run), [Run(base, NO_DELTAS, -1)])
+        return StoredDecode(walk.end(0, finding), file, self.run), [Run(base, NO_DELTAS, -1)]
 
-    def _decode(self, wanted: WantedSegment) -> Iterator[pa.RecordBatch]:
+    def _decode(self, wanted: WantedSegment) -> Decoded | None:
+        """Return the decode; None where it is as before: nothing has changed."""
         file = wanted.file
         filesystem, folder = file.folder
         log = FileRef(f"{folder}/{file.base_offset:020d}.log", file.size_bytes, file.modified_ns)
         segment = Segment(file.base_offset, file.next_base_offset, log)
         runs, end = fold_segment(filesystem, segment, cuts=wanted.cuts, check_crc=self.check_crc)
         if wanted.not_read is not None and end.finding is not None and end.finding.message == wanted.not_read:
-            return  # as before: nothing has changed
-        yield decode_batch(StoredDecode(end, file, self.run), runs)
+            return None
+        return StoredDecode(end, file, self.run), runs
 
 
 def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:

@@ -24,9 +24,11 @@ from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-from tiersnap.snapshot.replay.segment_runs import fold_segment
-from tiersnap.snapshot.tables.decodes import DECODE_ROWS
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
+from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
+from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SegmentFile, StoredDecode, decode_batches
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
@@ -117,6 +119,26 @@ def observed_of(rows, start: int, size: int):
         size -= len(deltas)
         if size <= 0:
             return
+
+
+def test_decode_segments_gives_small_decodes_as_one_batch() -> None:
+    logs = DATA / "kafka-4.1.1" / "logs"
+    found = [ListedPartition.of(str(logs), partition, None) for partition in open_log_dir(str(logs)).partitions()]
+    rows = [{**row, **each} for row in map(LISTED_ROWS.to_row, found) for each in row["segments"]]
+    task = DecodeSegments(check_crc=True, run=7)
+    alone = [batch for row in rows for batch in task(iter([pa.RecordBatch.from_pylist([row], schema=WANTED)]))]
+    (together,) = task(iter([pa.RecordBatch.from_pylist(rows, schema=WANTED)]))
+    assert len(alone) == len(rows) > 20
+    assert together.to_pylist() == pa.Table.from_batches(alone).to_pylist()
+
+
+def test_decode_batches_flushes_when_it_holds_enough_deltas() -> None:
+    end = SegmentEnd(1, 1, 1, 0, 0, 0, 0, False, "", True, None)
+    decode = StoredDecode(end, SegmentFile("/logs", "orders", 0, None, 0, None, 1, 1), run=1)
+    deltas = np.zeros(5 * PART_DELTAS, DELTA_DTYPE)
+    found = list(decode_batches((decode, [Run(0, deltas, -1)]) for _ in range(4)))
+    assert [batch.num_rows for batch in found] == [10, 10]
+    assert [part.as_py() for part in found[0]["part"]] == [*range(5), *range(5)]
 
 
 def test_a_file_that_is_gone_is_a_row_with_a_finding(tmp_path: Path) -> None:
