@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -33,11 +33,13 @@ from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
-    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
+    from tiersnap.snapshot.exactly_once.simulate.outcomes import DifferingWrite, WriteOutcome
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
+T = TypeVar("T")
 _OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
 _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
 
@@ -88,6 +90,11 @@ class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
     doubles: bool
 
 
+def _row_of(kind: type[T], log_dir: str, found: ReplicaAnswer[WriteOutcome] | ReplicaAnswer[DifferingWrite]) -> T:
+    of = {"log_dir": log_dir, "partition": found.partition, "origin": found.origin, "at": found.at}
+    return of_row(kind, {**of, **asdict(found.answer)})
+
+
 @dataclass(frozen=True, slots=True)
 class ForgottenProducers:
     """The living producers that a replica does not know (`scan` and `doctor` with --remote)."""
@@ -102,10 +109,7 @@ class ForgottenProducers:
     @classmethod
     def of(cls, log_dir: str, partition: str, forgotten: Forgotten) -> ForgottenProducers:
         """Return the replica of a partition in a log directory."""
-        rows = ({**row, "log_dir": log_dir, "origin": row["from"]} for row in forgotten.writes)
-        writes = [
-            of_row(SimulatedWrite, {name: row[name] for name in SimulatedWrite.__struct_fields__}) for row in rows
-        ]
+        writes = [_row_of(SimulatedWrite, log_dir, each) for each in forgotten.writes]
         return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets, writes)
 
 
@@ -337,9 +341,8 @@ def _simulate_host(
     kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
 
     def rows() -> Iterator[object]:
-        for row in simulation.rows(partitions):
-            origin = row.pop("from")
-            yield of_row(kind, {**row, "origin": origin})
+        for log_dir, each in simulation.answers(partitions):
+            yield _row_of(kind, log_dir, each)
 
     def summary() -> SimulateSummary:
         return SimulateSummary(simulation.sentence(), len(simulation.not_compared))

@@ -20,7 +20,9 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
+    from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow, PartitionRow
     from tiersnap.snapshot.log.findings import Finding
 
 _MB = 1_000_000
@@ -272,7 +274,9 @@ def show_risk_of_host(
     others = [found for each in asked.replicas for found in host.disagreements(each)]
     rows = [partition_row(each) for each in risks]
     sentences = RiskTotals.of(rows).sentences()
-    found = [row for each in risks for row in boundary_rows(each)] if asked.boundaries else rows
+    found: list[BoundaryRow | PartitionRow] = (
+        [row for each in risks for row in boundary_rows(each)] if asked.boundaries else [*rows]
+    )
     _show_risk(output, found, sentences, asked, others, several=len(opened) > 1, findings=host.findings)
     if output.format is not Format.JSON:
         for row in others:
@@ -305,7 +309,7 @@ def show_risk_of_warehouse(
 
 def _show_risk(
     output: Output,
-    rows: Iterable[dict[str, object]],
+    rows: Iterable[BoundaryRow | PartitionRow],
     sentences: Mapping[str, str],
     asked: RiskRequest,
     others: Sequence[ReplicaDisagreement] = (),
@@ -313,10 +317,8 @@ def _show_risk(
     several: bool,
     findings: Sequence[Finding] = (),
 ) -> None:
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import severity
-
     kind: type[Any] = BoundaryRisk if asked.boundaries else PartitionRisk
-    shown = [of_row(kind, _in_words(row)) for row in sorted(rows, key=severity)]
+    shown = [_in_words(row) for row in sorted(rows, key=lambda row: row.severity)]
     summary = of_row(SimulateSummary, {**sentences, "replicas": list(others) or UNSET})
     output.rows(kind, shown, several=several, summary=summary, findings=findings)
     if output.format is Format.JSONL:
@@ -324,27 +326,30 @@ def _show_risk(
             output.talk(f"{name.replace('_', ' ')}: {sentence}")
 
 
-def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of PARTITION_RISK or BOUNDARY_RISK with the partition's name, and its numbers once more in words."""
-    ways = [row[f"{way}_bytes"] for way in ("full", "bounded", "incremental")]
+def _in_words(row: BoundaryRow | PartitionRow) -> BoundaryRisk | PartitionRisk:
+    """Return a row with the partition's name, and its numbers once more in words."""
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BOUNDARIES, PARTITIONS, BoundaryRow
+
+    cost = row.cost
+    ways = None if cost is None else (cost.full_bytes, cost.bounded_bytes, cost.incremental_bytes)
     said = {
-        **row,
-        "partition": f"{row['topic']}-{row['partition']}",
-        "exposed": _exposed(row),
-        "replay": None if row["full_bytes"] is None else ", ".join(map(human_bytes, ways)),
+        "partition": f"{row.topic}-{row.partition}",
+        "exposed": _exposed(row.exposure),
+        "replay": None if ways is None else ", ".join(map(human_bytes, ways)),
     }
-    if "wait" in row:
-        said["waits"] = _WAITS.get(row["wait"]) or human_duration(row["wait_ms"])
-        said["untiered"] = human_bytes(row["untiered_bytes"])
-    return said
+    if isinstance(row, BoundaryRow):
+        return of_row(BoundaryRisk, {**BOUNDARIES.to_row(row), **said})
+    waits = _WAITS.get(row.waiting.wait) or human_duration(row.waiting.wait_ms or 0)
+    untiered = human_bytes(row.waiting.untiered_bytes)
+    return of_row(PartitionRisk, {**PARTITIONS.to_row(row), **said, "waits": waits, "untiered": untiered})
 
 
-def _exposed(row: Mapping[str, Any]) -> str | None:
-    if row["lost"] is None:
+def _exposed(exposure: Exposure | None) -> str | None:
+    if exposure is None:
         return None
-    if not row["lost"]:
+    if not exposure.lost:
         return "-"
-    return "for ever" if row["exposed_ms"] is None else human_duration(row["exposed_ms"])
+    return "for ever" if exposure.exposed_ms is None else human_duration(exposure.exposed_ms)
 
 
 def _disagreement(row: ReplicaDisagreement) -> str:

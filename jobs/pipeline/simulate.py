@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,9 +11,18 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
+from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.simulate.risk_rows import ADDED, GREATEST, RiskTotals
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
+    ADDED,
+    BOUNDARIES,
+    GREATEST,
+    PARTITIONS,
+    BoundaryRow,
+    PartitionRow,
+    RiskTotals,
+)
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 from tiersnap.snapshot.units import count_of
@@ -84,9 +94,9 @@ _WORST = ("doubled", "lost", "degraded")
 
 @dataclass
 class RiskOutcome:
-    """Rows of PARTITION_RISK or BOUNDARY_RISK, the worst first, the sums over all, and what else is to be said."""
+    """The worst rows, the sums over all, and what else is to be said."""
 
-    rows: list[dict[str, object]]
+    rows: Sequence[BoundaryRow | PartitionRow]
     totals: RiskTotals
     said: list[str] = field(default_factory=list)
 
@@ -119,11 +129,12 @@ def risk_of_warehouse(
     return outcome
 
 
-def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> list[dict[str, object]]:
+def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> Sequence[BoundaryRow | PartitionRow]:
     worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
     place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
     order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
-    return [row.asDict() for row in rows.orderBy(*order).limit(limit).collect()]
+    codec: RowCodec[BoundaryRow] | RowCodec[PartitionRow] = BOUNDARIES if boundaries else PARTITIONS
+    return [codec.of_row(row.asDict()) for row in rows.orderBy(*order).limit(limit).collect()]
 
 
 def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:

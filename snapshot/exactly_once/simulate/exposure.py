@@ -35,9 +35,8 @@ DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The producers that an empty snapshot at `offset` would expose now, counted."""
+    """The producers that an empty snapshot at an offset would expose now, counted."""
 
-    offset: int
     producers: int  # named below the offset, and alive now
     lost: int  # of these, not named again: the follower does not know them
     degraded: int  # of these, known again, but with less than the leader knows
@@ -118,7 +117,7 @@ class ProducersAtRisk:
         return int(self.last_seen.size)
 
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
-        """Return the exposure of an empty snapshot at each offset at which a run begins; any order."""
+        """Return the exposure of an empty snapshot at each of the offsets, at which runs begin; any order."""
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
         coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)
@@ -138,13 +137,13 @@ class ProducersAtRisk:
         }
         last = _greatest(lost_below, at, self._dropped_at).tolist()
         found = []
-        for number, offset in enumerate(at.tolist()):
+        for number in range(at.size):
             counts: dict[str, int | None] = {name: int(values[number]) for name, values in columns.items()}
             if not self._has_bytes:
                 counts["doubled_bytes"] = None
             ends = None if last[number] == _NEVER else max(0, last[number] - self._now)
             exposed = ends if counts["lost"] else 0
-            found.append(Exposure(offset=offset, exposed_ms=exposed, **counts))  # type: ignore[arg-type]
+            found.append(Exposure(exposed_ms=exposed, **counts))  # type: ignore[arg-type]
         return found
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -15,7 +15,8 @@ import numpy as np
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
-from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
+from tiersnap.snapshot.exactly_once.simulate.outcomes import WriteOutcome
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, as_tiered
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
@@ -35,13 +36,13 @@ class Forgotten:
         known: living producers that the replica knows.
         living: all that it should know.
         meets: what producers would meet if it led now, a sentence.
-        writes: the same in full, rows of `simulate`.
+        writes: the same in full, as `simulate` lists them.
     """
 
     known: int
     living: int
     meets: str
-    writes: tuple[dict[str, object], ...] = ()
+    writes: tuple[ReplicaAnswer[WriteOutcome], ...] = ()
 
     @property
     def count(self) -> int:
@@ -94,7 +95,7 @@ def find_forgotten(
         by_producer=False,
         beginnings=Beginnings(lambda _: begins),
     )
-    writes = tuple(simulation.rows_of(filesystem, partition))
+    writes = tuple(simulation.outcomes_of(filesystem, partition))
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, differing_writes, outcomes
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.outcomes import (
+    DifferingWrite,
+    Tally,
+    WriteOutcome,
+    differing_writes,
+    outcomes,
+)
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
-from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
@@ -16,6 +24,18 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.units import count_of
+
+A = TypeVar("A", WriteOutcome, DifferingWrite)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAnswer(Generic[A]):
+    """An answer of a replica of a partition that began with a snapshot of this origin, at that offset."""
+
+    partition: str
+    origin: SnapshotOrigin
+    at: int
+    answer: A
 
 
 @dataclass
@@ -43,11 +63,14 @@ class HostSimulation:
     def __post_init__(self) -> None:
         self.tally = Tally(self.brokers[-1])
 
-    def rows(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[dict[str, object]]:
-        """Return rows of `outcomes` or `differing_writes` with `log_dir`, `partition`, `from` and `at` of a replica."""
+    def answers(
+        self, partitions: Iterable[tuple[NamedLogDir, Partition]]
+    ) -> Iterator[tuple[str, ReplicaAnswer[WriteOutcome] | ReplicaAnswer[DifferingWrite]]]:
+        """Yield what replicas answer, each with its log directory; by producers if these were asked for."""
         for named, partition in partitions:
-            for row in self.rows_of(named.log_dir.filesystem, partition):
-                yield {"log_dir": named.uri, **row}
+            of_partition = self._differing_of if self.by_producer else self.outcomes_of
+            for each in of_partition(named.log_dir.filesystem, partition):
+                yield named.uri, each
 
     def sentence(self) -> str:
         """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
@@ -57,8 +80,23 @@ class HostSimulation:
         unknown = f"{count} not compared: what came before the files is in remote storage."
         return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
 
-    def rows_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
-        """Return the rows of one partition, without its `log_dir`."""
+    def outcomes_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[WriteOutcome]]:
+        """Yield what the replica of one partition answers."""
+        for found, classes, given in self._simulated(filesystem, partition):
+            ids = found.leader.entries["producer_id"].tolist()
+            for each in outcomes(classes, ids, self.brokers, self.clients, given):
+                if self.everything or each.differs:
+                    yield ReplicaAnswer(partition.name, self.snapshot.origin, found.start.offset, each)
+
+    def _differing_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[DifferingWrite]]:
+        for found, classes, _ in self._simulated(filesystem, partition):
+            for each in differing_writes(classes, found.leader, self.brokers[-1]):
+                yield ReplicaAnswer(partition.name, self.snapshot.origin, found.start.offset, each)
+
+    def _simulated(
+        self, filesystem: FileSystem, partition: Partition
+    ) -> Iterator[tuple[Replicas, list[WriteClass], Circumstances]]:
+        """Simulate one partition, and count it; nothing if its beginning is not known."""
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
@@ -79,12 +117,7 @@ class HostSimulation:
         given = Circumstances(partition.log_start_offset, self.transaction_version)
         classes = list(what_if(found.leader, found.replica, self.brokers, given))
         self.tally.add(classes)
-        about = {"partition": partition.name, "from": str(self.snapshot.origin), "at": found.start.offset}
-        if self.by_producer:
-            yield from (about | row for row in differing_writes(classes, found.leader, self.brokers[-1]))
-            return
-        listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), self.brokers, self.clients, given)
-        yield from (about | outcome.as_row() for outcome in listed if self.everything or outcome.differs)
+        yield found, classes, given
 
 
 def _said(found: Replicas) -> Iterator[str]:

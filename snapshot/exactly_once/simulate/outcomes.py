@@ -17,6 +17,7 @@ from tiersnap.snapshot.exactly_once.models.eras import (
     BrokerEra,
     ClientEra,
     Reaction,
+    Severity,
     releases_of,
 )
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
@@ -28,44 +29,43 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """One row of SIMULATED; `reaction` is None if no such client gets the answer."""
+    """One row; `reaction` is None if no such client gets the answer."""
 
     write: Write
-    is_transactional: bool
-    writes: int
-    example: int
-    is_known: bool
-    brokers: tuple[BrokerEra, ...]
+    transactional: bool
+    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    example: int  # producer id of one of them
+    known: bool  # whether the replica knows the producer
+    brokers: str
     leader_answer: Answer
     replica_answer: Answer
-    doubles: bool
-    clients: tuple[ClientEra, ...]
+    doubles: bool  # the replica appends records that are in the log already
+    clients: str
     reaction: Reaction | None
+    severity: Severity | None
+    next_step: str | None
+    may_double_later: bool  # what the client sends next may be in the log already
 
     @property
     def differs(self) -> bool:
         """Return whether the replica answers otherwise than the leader would."""
         return self.leader_answer is not self.replica_answer
 
-    def as_row(self) -> dict[str, object]:
-        """Return the row by the names of SIMULATED."""
-        reaction = self.reaction
-        return {
-            "write": str(self.write),
-            "transactional": self.is_transactional,
-            "writes": self.writes,
-            "example": self.example,
-            "known": self.is_known,
-            "brokers": releases_of(self.brokers, BROKER_ERAS),
-            "leader_answer": str(self.leader_answer),
-            "replica_answer": str(self.replica_answer),
-            "doubles": self.doubles,
-            "clients": releases_of(self.clients, CLIENT_ERAS),
-            "reaction": None if reaction is None else str(reaction),
-            "severity": None if reaction is None else str(reaction.severity),
-            "next_step": None if reaction is None else reaction.next_step,
-            "may_double_later": reaction is not None and self.write.is_retry and reaction.may_duplicate,
-        }
+
+@dataclass(frozen=True, slots=True)
+class DifferingWrite:
+    """A producer and a write that a replica answers otherwise than the leader."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    write: Write
+    transactional: bool
+    known: bool
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool
 
 
 def outcomes(
@@ -80,40 +80,40 @@ def outcomes(
     Args:
         producer_ids: of the leader's entries, to which the members of the classes are indexes.
     """
-    found: dict[Hashable, WriteOutcome] = {}
+    found: dict[WriteOutcome, WriteOutcome] = {}
+    first: dict[str, tuple[int, ...]] = {}  # by releases of brokers, the first of them
     for write_class in classes:
-        for outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
+        for era, outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
             key = replace(outcome, writes=0, example=0)
             before = found.get(key)
             found[key] = outcome if before is None else replace(before, writes=before.writes + outcome.writes)
+            first[outcome.brokers] = era.first
     order = list(Write)
     return sorted(
         found.values(),
-        key=lambda each: (not each.doubles, not each.differs, order.index(each.write), each.brokers[0].first),
+        key=lambda each: (not each.doubles, not each.differs, order.index(each.write), first[each.brokers]),
     )
 
 
-def differing_writes(
-    classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra
-) -> Iterator[dict[str, object]]:
-    """Return a row a producer and write that a replica of the era answers otherwise than the leader."""
+def differing_writes(classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra) -> Iterator[DifferingWrite]:
+    """Return each producer and write that a replica of the era answers otherwise than the leader."""
     for each in classes:
         leader_answer, replica_answer = each.leader_answers[era.name], each.replica_answers[era.name]
         if leader_answer is replica_answer:
             continue
         for entry in leader.entries[each.members]:
-            yield {
-                "producer_id": int(entry["producer_id"]),
-                "producer_epoch": int(entry["producer_epoch"]),
-                "last_sequence": int(entry["last_sequence"]),
-                "last_offset": int(entry["last_offset"]),
-                "write": str(each.write),
-                "transactional": each.is_transactional,
-                "known": each.is_known,
-                "leader_answer": str(leader_answer),
-                "replica_answer": str(replica_answer),
-                "doubles": each.doubles(era),
-            }
+            yield DifferingWrite(
+                int(entry["producer_id"]),
+                int(entry["producer_epoch"]),
+                int(entry["last_sequence"]),
+                int(entry["last_offset"]),
+                each.write,
+                each.is_transactional,
+                each.is_known,
+                leader_answer,
+                replica_answer,
+                each.doubles(era),
+            )
 
 
 def _of_class(
@@ -122,23 +122,30 @@ def _of_class(
     brokers: Sequence[BrokerEra],
     clients: Sequence[ClientEra],
     given: Circumstances,
-) -> Iterator[WriteOutcome]:
+) -> Iterator[tuple[BrokerEra, WriteOutcome]]:
+    """Yield outcomes, each with the first of its brokers."""
     answers = {era: (write_class.leader_answers[era.name], write_class.replica_answers[era.name]) for era in brokers}
     for (leader, replica), alike in _grouped(answers).items():
         reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
         for reaction, reacting in _grouped(reactions).items():
-            yield WriteOutcome(
-                write_class.write,
-                write_class.is_transactional,
-                int(write_class.members.size),
-                example,
-                write_class.is_known,
-                tuple(alike),
-                leader,
-                replica,
-                write_class.doubles(alike[0]),
-                tuple(reacting),
-                reaction,
+            yield (
+                alike[0],
+                WriteOutcome(
+                    write_class.write,
+                    write_class.is_transactional,
+                    int(write_class.members.size),
+                    example,
+                    write_class.is_known,
+                    releases_of(alike, BROKER_ERAS),
+                    leader,
+                    replica,
+                    write_class.doubles(alike[0]),
+                    releases_of(reacting, CLIENT_ERAS),
+                    reaction,
+                    None if reaction is None else reaction.severity,
+                    None if reaction is None else reaction.next_step,
+                    reaction is not None and write_class.write.is_retry and reaction.may_duplicate,
+                ),
             )
 
 

@@ -116,7 +116,7 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
     said = causes(kept, now=now, producer_expiration=expiration)
     producers = _producers(survey, settings)
     readable = [offset for offset in offsets if offset >= survey.read_from]
-    exposed = {} if producers is None else {each.offset: each for each in producers.exposures(readable)}
+    exposed = {} if producers is None else dict(zip(readable, producers.exposures(readable), strict=True))
     starts = {offset for offset, each in found.items() if each.compared.is_start}
     boundaries = []
     for offset in offsets:

@@ -6,109 +6,169 @@ helps. Counts without a unit are producers or segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskedPartition
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
-from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
+from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 
-def boundary_rows(risk: RiskedPartition) -> Iterator[dict[str, object]]:
-    """Return rows of BOUNDARY_RISK, ascending."""
+@dataclass(frozen=True, slots=True)
+class WritingRate:
+    """KIP-952's arithmetic for a log, whose example is 5 MB/s, segments of 1 GB, a day.
+
+    The KIP says that a producer has to be silent for about 15 minutes around the boundary, and does not say that a
+    client would have given up sending again by itself long before: after delivery.timeout.ms, two minutes by default.
+    """
+
+    bytes_per_second: int | None
+    segment_ms: int | None  # to write a segment
+    segments_per_expiration: float | None  # written until a producer expires
+    # From this rate on clients may still send again by themselves with a segment in between.
+    automatic_retry_bytes_per_second: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryRow:
+    """A boundary: the exclusive end offset of a closed segment.
+
+    Attributes:
+        exposure, crossing: of an empty snapshot there, and of the transactions open there; null if the log there, or
+            its headers, were not read.
+    """
+
+    log_dir: str
+    topic: str
+    partition: int
+    offset: int
+    snapshot: SnapshotVerdict
+    cause: SnapshotCause | None
+    exposure: Exposure | None
+    open_transactions: int | None
+    crossing: Crossing | None
+    cost: ReplayCost
+
+    @property
+    def severity(self) -> tuple[object, ...]:
+        """Return what rows are sorted by, the worst first."""
+        return (*_harm(self.exposure), 0, self.topic, self.partition, self.log_dir, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition.
+
+    Attributes:
+        alive: producers at the log end that a broker still keeps; null if the log cannot be replayed.
+        outlived: of these, those of which the log holds no record any more.
+        at: the boundary without a right snapshot at which an empty one would expose most; what it would expose, and
+            the transactions open there, follow.
+        cost: of a replay to the highest such boundary.
+        bounded_mismatches: of KIP-952's bounded replay, producers by reason.
+    """
+
+    log_dir: str
+    topic: str
+    partition: int
+    segments: int
+    bytes: int
+    alive: int | None
+    outlived: int | None
+    causes: Mapping[str, int]
+    at: int | None
+    exposure: Exposure | None
+    open_transactions: int | None
+    crossing: Crossing | None
+    waiting: Waiting
+    cost: ReplayCost | None
+    bounded_mismatches: Mapping[str, int]
+    rate: WritingRate
+    has_headers: bool
+
+    @property
+    def severity(self) -> tuple[object, ...]:
+        """Return what rows are sorted by, the worst first."""
+        return (*_harm(self.exposure), -self.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
+
+
+# The transactions open at an offset are known without headers, and their number stands beside.
+_AT_OFFSET: dict[str, RowCodec[Exposure] | RowCodec[Crossing]] = {
+    "exposure": RowCodec(Exposure),
+    "crossing": RowCodec(Crossing, without=("open_transactions",)),
+}
+_COST = RowCodec(ReplayCost)
+BOUNDARIES = RowCodec(BoundaryRow, parts={**_AT_OFFSET, "cost": _COST})
+PARTITIONS = RowCodec(
+    PartitionRow, parts={**_AT_OFFSET, "waiting": RowCodec(Waiting), "cost": _COST, "rate": RowCodec(WritingRate)}
+)
+
+
+def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
+    """Return rows of the boundaries, ascending."""
+    survey = risk.survey
     for each in risk.boundaries:
-        yield {
-            **_key(risk),
-            "offset": each.offset,
-            "snapshot": str(each.verdict),
-            "cause": None if each.cause is None else str(each.cause),
-            **_at_offset(each),
-            **_columns(ReplayCost, each.cost),
-        }
+        yield BoundaryRow(
+            *(survey.log_dir, survey.topic, survey.partition, each.offset, each.verdict, each.cause),
+            *(each.exposure, each.opened, each.crossing, each.cost),
+        )
 
 
-def partition_row(risk: RiskedPartition) -> dict[str, object]:
-    """Return a row of PARTITION_RISK."""
+def partition_row(risk: RiskedPartition) -> PartitionRow:
+    """Return the row of a partition."""
     survey, settings, worst = risk.survey, risk.settings, risk.worst
     leader = survey.leader
     alive = None if leader is None else leader.live(now=settings.now, expiration=settings.producer_expiration)
-    per_second = None if risk.rate is None else risk.rate * 1000
-    return {
-        **_key(risk),
-        "segments": len(survey.segments),
-        "bytes": sum(each.size for each in survey.segments),
-        "alive": None if alive is None else int(alive.entries.size),
-        "outlived": risk.outlived,
-        "causes": risk.causes,
-        "at": None if worst is None else worst.offset,
-        **_at_offset(worst),
-        **asdict(risk.waiting),
-        **_columns(ReplayCost, risk.newest_cost),
-        "bounded_mismatches": {str(reason): count for reason, count in risk.mismatches.items()},
-        **arithmetic(
+    return PartitionRow(
+        survey.log_dir,
+        survey.topic,
+        survey.partition,
+        len(survey.segments),
+        sum(each.size for each in survey.segments),
+        None if alive is None else int(alive.entries.size),
+        risk.outlived,
+        risk.causes,
+        None if worst is None else worst.offset,
+        None if worst is None else worst.exposure,
+        None if worst is None else worst.opened,
+        None if worst is None else worst.crossing,
+        risk.waiting,
+        risk.newest_cost,
+        {str(reason): count for reason, count in risk.mismatches.items()},
+        arithmetic(
             risk.closed_bytes,
-            per_second,
+            None if risk.rate is None else risk.rate * 1000,
             expiration_ms=settings.producer_expiration,
             delivery_timeout_ms=settings.delivery_timeout,
         ),
-        "has_headers": survey.has_headers,
-    }
+        survey.has_headers,
+    )
 
 
 def arithmetic(
     segment_bytes: float, bytes_per_second: float | None, *, expiration_ms: int | None, delivery_timeout_ms: int
-) -> dict[str, float | None]:
-    """Return KIP-952's arithmetic for a log, whose example is 5 MB/s, segments of 1 GB, a day.
-
-    The time to write a segment, segments written until a producer expires, and the rate from which on clients may still
-    send again by themselves with a segment in between. The KIP says that a producer has to be silent for about 15
-    minutes around the boundary, and does not say that a client would have given up sending again by itself long before:
-    after delivery.timeout.ms, two minutes by default.
-    """
+) -> WritingRate:
+    """Return KIP-952's arithmetic for a log that takes so many bytes a second."""
     segment_ms = 1000 * segment_bytes / bytes_per_second if bytes_per_second and segment_bytes else None
-    return {
-        "bytes_per_second": None if bytes_per_second is None else round(bytes_per_second),
-        "segment_ms": None if segment_ms is None else round(segment_ms),
-        "segments_per_expiration": round(expiration_ms / segment_ms, 1) if segment_ms and expiration_ms else None,
-        "automatic_retry_bytes_per_second": (
-            round(1000 * segment_bytes / delivery_timeout_ms) if delivery_timeout_ms else None
-        ),
-    }
-
-
-def severity(row: dict[str, object]) -> tuple[object, ...]:
-    """Return the order of rows of PARTITION_RISK or of BOUNDARY_RISK, the worst first."""
-    counts = ("doubled", "lost", "degraded", "untiered_bytes")
-    harm = (-int(str(row.get(name) or 0)) for name in counts)
-    return (*harm, row["topic"], row["partition"], row["log_dir"], row.get("offset"))
-
-
-def _key(risk: RiskedPartition) -> dict[str, object]:
-    return {"log_dir": risk.survey.log_dir, "topic": risk.survey.topic, "partition": risk.survey.partition}
-
-
-def _at_offset(boundary: RiskedBoundary | None) -> dict[str, object]:
-    exposure, crossing, opened = (
-        (None, None, None) if boundary is None else (boundary.exposure, boundary.crossing, boundary.opened)
+    return WritingRate(
+        None if bytes_per_second is None else round(bytes_per_second),
+        None if segment_ms is None else round(segment_ms),
+        round(expiration_ms / segment_ms, 1) if segment_ms and expiration_ms else None,
+        round(1000 * segment_bytes / delivery_timeout_ms) if delivery_timeout_ms else None,
     )
-    return {**_columns(Exposure, exposure), **_columns(Crossing, crossing), "open_transactions": opened}
 
 
-def names_of(kind: type[Any]) -> list[str]:
-    """Return the names of the columns of a dataclass."""
-    return [field.name for field in fields(kind) if field.name != "offset"]
+def _harm(found: Exposure | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if found is None else (-found.doubled, -found.lost, -found.degraded)
 
 
-def _columns(kind: type[Any], value: object) -> dict[str, object]:
-    """Return the fields of a dataclass by name; all None without a value."""
-    return {name: None if value is None else getattr(value, name) for name in names_of(kind)}
-
-
-# Columns of PARTITION_RISK that are added up, and those of which the greatest counts.
+# Columns of a partition that are added up, and those of which the greatest counts.
 ADDED = (
     *("waiting_segments", "lost", "degraded", "doubled", "doubled_automatically", "doubled_records", "doubled_bytes"),
     *("aborted_records", "untiered_bytes", "grows_by_bytes", "full_bytes", "full_ms", "bounded_bytes", "bounded_ms"),
@@ -131,18 +191,20 @@ class RiskTotals:
     sums: Mapping[str, int]
 
     @classmethod
-    def of(cls, rows: list[dict[str, object]]) -> RiskTotals:
-        """Add up rows of PARTITION_RISK."""
+    def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
+        """Add up partitions."""
+        columns = [PARTITIONS.to_row(row) for row in rows]
 
         def numbers(name: str) -> list[int]:
-            return [int(str(row[name])) for row in rows if row[name] is not None]
+            return [row[name] for row in columns if row[name] is not None]
 
-        waits = [str(row["wait"]) for row in rows]
+        exposures = [row.exposure for row in rows if row.exposure is not None]
+        waits = [str(row.waiting.wait) for row in rows]
         return cls(
             len(rows),
-            sum(row["at"] is not None for row in rows),
-            sum(row["alive"] is None for row in rows),
-            sum(bool(row["lost"]) and row["exposed_ms"] is None for row in rows),
+            sum(row.at is not None for row in rows),
+            sum(row.alive is None for row in rows),
+            sum(bool(each.lost) and each.exposed_ms is None for each in exposures),
             {wait: waits.count(wait) for wait in sorted(set(waits))},
             {
                 **{name: sum(numbers(name)) for name in ADDED},

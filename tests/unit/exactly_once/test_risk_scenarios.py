@@ -94,8 +94,8 @@ def _(tmp_path: Path) -> None:
 @scenario("T74")
 def _(_: Path) -> None:
     found = arithmetic(1024 * MB, 5 * MB, expiration_ms=DAY, delivery_timeout_ms=120_000)
-    assert (found["segment_ms"], found["segments_per_expiration"]) == (204_800, 421.9)
-    assert found["automatic_retry_bytes_per_second"] / MB == pytest.approx(8.53, abs=0.01)
+    assert (found.segment_ms, found.segments_per_expiration) == (204_800, 421.9)
+    assert found.automatic_retry_bytes_per_second / MB == pytest.approx(8.53, abs=0.01)
 
 
 @scenario("T75")
