@@ -17,9 +17,8 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, se
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
-from tiersnap.remote_storage.mend.stored_files import manifest_of, not_rebuilt
+from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
@@ -146,8 +145,7 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
     """Refuse another snapshot than the one that the segment's claim vouches for."""
-    claimed = ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    vouched = vouched_snapshot(read_claim(store, claimed), record.id.segment_id)
+    vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
     if vouched is not None and vouched.crc32c != crc32c(snapshot):
         right = crc32c(snapshot)
         why = f"its claim vouches for a snapshot with CRC {vouched.crc32c:08x}, the right one has {right:08x}"

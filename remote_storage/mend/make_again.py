@@ -22,7 +22,7 @@ from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
-from tiersnap.remote_storage.mend.stored_files import not_mended
+from tiersnap.remote_storage.mend.stored_files import keep_copy, not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -136,6 +136,7 @@ class MakeAgain:
                 if not self.apply:
                     return planned
                 self.check_known(record)
+                keep_copy(store, record)
                 put_lacking(store, layout, lacking, lambda: self.check_known(record), made)
                 self.check_known(record)
         except DeletedByClusterError:

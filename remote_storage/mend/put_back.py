@@ -21,7 +21,7 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.stored_files import index_files
+from tiersnap.remote_storage.mend.stored_files import index_files, keep_copy
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -68,6 +68,7 @@ class PutBack:
     def _put_back(self, planned: Mending) -> None:
         assert planned.found is not None
         made: list[str] = []
+        keep_copy(self.target, planned.metadata)
         try:
             if planned.action is MendAction.REBUILD:
                 self._rebuild(planned.metadata, planned.found, made)

@@ -35,6 +35,7 @@ from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
+from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
@@ -156,6 +157,8 @@ class ReplaceWrong:
         Raises:
             TiersnapError: it could not be uploaded, and nothing of it is visible.
         """
+        # If the topic is deleted meanwhile, this says whose leftovers these are.
+        put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
         inventory = job.list_remote_partition(segment.base_offset)
         begun = begin_attempt(job, segment, inventory, Deadline(self.tierer.timeout))
         ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun

@@ -14,6 +14,8 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
@@ -87,6 +89,16 @@ def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmMa
     """
     key = there.objects[KeyKind.RSM_MANIFEST].key
     return read_decoded(store, key, rsm_manifest.decode, limit=MANIFEST_BYTES)
+
+
+def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
+    """Return the segment as a claim names it."""
+    return ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
+
+
+def keep_copy(store: ObjectStore, record: RemoteLogSegmentMetadata) -> None:
+    """Keep a segment whose objects come back, though another attempt has finished since; see `claims.keep`."""
+    claims.keep(store, claimed_as(record), record.id.segment_id)
 
 
 def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:

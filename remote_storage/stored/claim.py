@@ -9,8 +9,8 @@
 
 `ended` is an attempt that gave up and deleted its objects. `finished` names the attempt whose copy counts; `snapshot`
 says what was uploaded with it. All other attempts are over, and what has their segment ids is left over. `kept` names
-complete copies that a longer one of another replica replaced: no attempt deletes them, as brokers may know of them, and
-`maintain remove-orphans` sees that they are ours.
+copies that a longer one of another replica replaced, and those that `mend` puts back: no attempt deletes them, as
+brokers may know of them, and `maintain remove-orphans` sees that they are ours.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class Claim:
     @property
     def earlier(self) -> tuple[Attempt, ...]:
         """Attempts that are over, but for the one that finished: what has their segment ids may be deleted."""
-        return tuple(attempt for attempt in self.attempts[:-1] if attempt.segment_id != self.finished)
+        stays = {self.finished, *self.kept}
+        return tuple(attempt for attempt in self.attempts[:-1] if attempt.segment_id not in stays)
 
     def names(self, segment_id: str | None) -> bool:
         """Return whether an attempt has that segment id."""
@@ -119,6 +120,11 @@ class Claim:
         left = tuple(each for each in self.attempts if each.segment_id != self.finished)
         kept = (*self.kept, self.finished) if self.finished else self.kept
         return replace(self, attempts=left, kept=kept[-MAX_ATTEMPTS:])
+
+    def keeping(self, segment_id: str) -> Claim:
+        """Return this claim, by which no attempt deletes the copy with that segment id."""
+        left = tuple(each for each in self.attempts[:-1] if each.segment_id != segment_id)
+        return replace(self, attempts=(*left, self.holder), kept=(*self.kept, segment_id)[-MAX_ATTEMPTS:])
 
     def finished_by_holder(self, snapshot: ClaimedSnapshot | None) -> Claim:
         """This claim, with the holder's copy as the one that counts."""

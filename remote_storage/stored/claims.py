@@ -34,7 +34,7 @@ from tiersnap.remote_storage.stored.claim import MAX_BYTES, Attempt, Claim, Clai
 from tiersnap.remote_storage.stored.claim_holder import Process, is_gone
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 
 _log = logging.getLogger(__name__)
 STALE_AFTER_MS = int(2 * DEFAULT_UPLOAD_SECONDS * 1000)
@@ -117,6 +117,30 @@ def reopen(store: ObjectStore, finished: Claim, attempt: Attempt, *, is_whole: b
     """
     before = finished.without_finished() if is_whole else finished
     return _replace(store, _key(finished.segment), before.taken_by(attempt))
+
+
+def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
+    """Keep a copy that brokers know, before lost objects of it come back: no attempt takes it for a leftover then.
+
+    A damaged claim names no copy, so nobody deletes one by it.
+
+    Raises:
+        ClaimedError: another attempt at the segment may be at work: it deletes what its claim names.
+        ObjectChangedError: another attempt was faster.
+    """
+    key = _key(segment)
+    try:
+        found = _read(store, key, segment)
+    except CorruptDataError:
+        return
+    if found is None or not found[0].names(segment_id) or segment_id in found[0].kept:
+        return
+    held, age, since = found
+    is_over = held.finished is not None or held.holder.ended or age > STALE_AFTER_MS or is_gone(held.holder.process)
+    if held.holder.segment_id != segment_id and not is_over:
+        raise _held(store, key, held, since, STALE_AFTER_MS)
+    _replace(store, key, held.keeping(segment_id))
+    _log.info("claim keeps %s key=%s", segment_id, key)
 
 
 def is_still_ours(store: ObjectStore, claimed: Claim) -> bool:

@@ -18,6 +18,7 @@ from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts import keys
@@ -34,7 +35,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    new_segment_id,
 )
+from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -326,3 +329,35 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     done = tier.mend()
     assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
     assert exit_code_of(done) is ExitCode.GATE_REFUSED
+
+
+def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
+    """The segment was lost, tier copied it under a new id that no broker knows, and then its objects returned."""
+    tier = at()
+    record = tier.records[1]
+    claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
+    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
+    held = claims.finish(tier.store, claims.claim(tier.store, claimed, first))
+    claims.finish(tier.store, claims.reopen(tier.store, held, other, is_whole=False))
+    there = tier.layout.object_keys(record)
+    for key in there:
+        data = tier.store.get(key).replace(first.segment_id.encode(), other.segment_id.encode())
+        tier.store.put_if_absent(key.replace(first.segment_id, other.segment_id), data)
+    tier.lose(1, ".indexes")
+    assert outcomes(tier.mend()) == ["MENDED"]
+    sweep_partition(tier.store, list_remote_partition(tier.store, tier.partition, local=False))
+    assert {info.key for info in tier.store.list()}.issuperset(there)
+
+
+def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
+    tier = at()
+    record = tier.records[1]
+    claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
+    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
+    held = claims.finish(tier.store, claims.claim(tier.store, claimed, first))
+    at_work = claims.reopen(tier.store, held, other, is_whole=False)
+    tier.lose(1, ".indexes")
+    done = tier.mend()
+    assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
+    claims.release(tier.store, at_work)
+    assert outcomes(tier.mend()) == ["MENDED"]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
-from tests.reference.model_cluster import ModelCluster
+from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_poisoned_tier import LAYOUTS, state
@@ -39,6 +39,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -184,6 +185,15 @@ def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(p
     claim = claims.read_claim(poisoned.store, claimed)
     assert claim is not None
     assert (claim.finished, claim.kept) == (done[0].replaced_by, (record.id.segment_id,))
+
+
+def test_mend_says_whose_a_new_segment_is_before_it_sends_it(poisoned):
+    """Else nothing of it may be deleted if its topic is deleted meanwhile; another cluster's place is refused."""
+    assert read_cluster_id(poisoned.store, poisoned.partition) is None
+    poisoned.mend(apply=False)
+    assert read_cluster_id(poisoned.store, poisoned.partition) is None
+    poisoned.mend()
+    assert read_cluster_id(poisoned.store, poisoned.partition) == CLUSTER_ID
 
 
 def damage(at: Brokers, number: int, suffix: str, how) -> None:
