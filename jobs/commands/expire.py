@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.retire.expire_delete import Deleted, ExpireOutcome
     from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,11 @@ def expire(
     lock holds is LOCKED, and the segments behind it wait. Leftovers of ended attempts go, too. See docs/expire.md.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
-    from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, carry_out, exit_code_of
+    from tiersnap.remote_storage.retire.expire_delete import ExpireOutcome, exit_code_of
     from tiersnap.remote_storage.retire.expire_plan import find_expired
     from tiersnap.remote_storage.retire.retention import Retention
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
     from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe import check_conditions
     from tiersnap.snapshot.log.selection import matches_topic
 
     if retention is None and retention_bytes is None and log_start is None:
@@ -145,23 +145,30 @@ def expire(
     known = None if cluster is None else ClusterRecords(cluster)
     found = find_expired(store, wants, limits, cluster=known, unmanaged=unmanaged)
     if log_start is not None:
-        found = iter(plans := list(found))
-        _check_log_start(log_start, plans)
-    # Once, and only where something goes: the probe writes.
-    check = cache(partial(check_conditions, store))
-    done = []
+        found = iter(every := list(found))
+        _check_log_start(log_start, every)
     # First: claims, which some of the segments take with them, say which uploads are ours.
     swept = sweep_store(store, lambda name: matches_topic(name, topic)) if apply else SweptStore()
-    for plan in Progress(output, "expiring").watch_done(found):
-        if apply and plan.has_changes:
-            check()
-        done.append(carry_out(store, plan) if apply else ExpireOutcome(plan))
+    plans = Progress(output, "expiring").watch_done(found)
+    done = list(_carried_out(store, plans)) if apply else list(map(ExpireOutcome, plans))
     objects = sum(each.swept.objects for each in done)
     summary = _summary(done, leftovers_by_kind(objects, swept))
     _show(output, done, summary)
     tell_leftovers(output, objects, swept)
     _tell_end(output, done, summary, apply=apply)
     return exit_code_of(done)
+
+
+def _carried_out(store: ObjectStore, plans: Iterable[ExpirePlan]) -> Iterator[ExpireOutcome]:
+    from tiersnap.remote_storage.retire.expire_delete import carry_out
+    from tiersnap.remote_storage.stores.probe import check_conditions
+
+    # Once, and only where something goes: the probe writes.
+    check = cache(partial(check_conditions, store))
+    for plan in plans:
+        if plan.has_changes:
+            check()
+        yield carry_out(store, plan)
 
 
 def _tell_end(output: Output, done: Sequence[ExpireOutcome], summary: ExpireSummary, *, apply: bool) -> None:

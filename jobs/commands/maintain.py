@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -21,6 +22,7 @@ from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.retire.orphans import Orphan
+    from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome
 
 
 _HOUR_MS = 3_600_000
@@ -164,6 +166,21 @@ def remove_orphans(
     known = ClusterRecords(cluster)
     found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
     done = OrphansOutcome(found, list(remove(store, found)) if apply else [])
+    _show_orphans(output, found, done, older_than)
+    if not done.wanted:
+        output.talk("nothing to remove")
+    elif not apply:
+        output.talk("nothing was removed: give --apply")
+    if sinks.is_any:
+        from tiersnap.snapshot.metrics.of_run import of_orphans
+
+        left = [(str(each.kind), each.size) for each in done.left]
+        sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
+    return done.exit_code
+
+
+def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:
+    """Show the rows and their sums, and say what was refused, what is left, and what is too young."""
     younger = sum(len(each.keys) for each in done.waiting)
     last = max((each.removable_at for each in done.waiting), default=None)
     summary = OrphansSummary(
@@ -181,16 +198,6 @@ def remove_orphans(
     if last is not None:
         are = count_of(younger, "object is", "objects are")
         output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
-    if not done.wanted:
-        output.talk("nothing to remove")
-    elif not apply:
-        output.talk("nothing was removed: give --apply")
-    if sinks.is_any:
-        from tiersnap.snapshot.metrics.of_run import of_orphans
-
-        left = [(str(each.kind), each.size) for each in done.left]
-        sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
-    return done.exit_code
 
 
 def _row(orphan: Orphan) -> OrphanRow:

@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
-from tiersnap.snapshot.report.model import PagePartition, PageTopic, Totals
+from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -217,11 +217,8 @@ def report(
     members = ReportSummary(left or UNSET, list(forgetful) or UNSET) if left or forgetful else None
     if grain == "segment":
         output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)
-    elif grain == "topic":
-        output.rows(ReportedTopic, map(topic_row, summary.topics), summary=members)
     else:
-        partitions = (each for topic in summary.topics for each in topic.partitions)
-        output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
+        _show_topics(output, summary, members, by_partition=grain == "partition")
     tell_forgetful(output, forgetful, info.remote or "REMOTE")
     if left:
         output.talk(
@@ -233,6 +230,14 @@ def report(
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     return ExitCode.OK
+
+
+def _show_topics(output: Output, report: Report, members: ReportSummary | None, *, by_partition: bool) -> None:
+    if by_partition:
+        partitions = (each for topic in report.topics for each in topic.partitions)
+        output.rows(ReportedPartition, map(partition_row, partitions), summary=members)
+    else:
+        output.rows(ReportedTopic, map(topic_row, report.topics), summary=members)
 
 
 def _segment_rows(rows: pa.Table, info: RunInfo) -> Iterator[ReportedSegment]:

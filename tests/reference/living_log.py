@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 from tests.reference import log_builder
+from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, leader_epochs_text, offsets_text
 from tests.reference.logs import DAY
-from tests.reference.pipeline import Runner
 from tiersnap.snapshot.formats import snapshot_file
 
 HOUR = DAY // 24
@@ -164,8 +164,8 @@ STEPS = (
 def live(log: LivingLog, step: str, folder: Path) -> None:
     """Let one thing happen to the log; `folder` is a new one to work in."""
     if step == "write_snapshot":
-        Runner(folder, log.log_dir)(every_boundary=True)
-        log.write_snapshot(folder / "remote")
+        tiersnap("repair", log.log_dir, "--all", "--expiration", "none", "--out", folder)
+        log.write_snapshot(folder)
     else:
         getattr(log, step)()
     log.write_checkpoints()

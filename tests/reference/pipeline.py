@@ -7,16 +7,16 @@ which tests/spark holds against the DataFrames.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from tests.reference import changes
 from tests.reference.changes import Row, Tables, input_batches, key_of
 from tests.reference.fact_rows import flat, nested
+from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.remote_storage.inventory.observe import Observe
@@ -36,42 +36,6 @@ from tiersnap.snapshot.tasks.list_partitions import FOLDERS, UNREAD, ListPartiti
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000
-
-
-class KilledError(BaseException):
-    """The process is gone: nothing that would clean up sees it pass."""
-
-
-@dataclass
-class Clock:
-    """Counts steps and ends the process before one of them."""
-
-    dies_before: int = -1
-    steps: int = 0
-
-    def step(self, action: Callable[[], Any]) -> Any:
-        """One step; once the process is dead, none is done."""
-        number, self.steps = self.steps, self.steps + 1
-        if 0 <= self.dies_before <= number:
-            raise KilledError
-        return action()
-
-
-class KillableStore:
-    """A store whose process dies at a step of the clock."""
-
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
-        self._store, self._clock = store, clock
-
-    @property
-    def uri(self) -> str:
-        return self._store.uri
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name in ("put_if_absent", "put_file_if_absent", "replace", "replace_if", "delete"):
-            return lambda *args, **kwargs: self._clock.step(lambda: method(*args, **kwargs))
-        return method
 
 
 @dataclass

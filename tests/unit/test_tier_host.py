@@ -17,10 +17,10 @@ import pytest
 from tests.protocol.installed import Inline
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.killable_store import Clock, KillableStore, KilledError
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.lying_store import LyingStore
 from tests.reference.no_finish import NoFinish
-from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.remote_storage.inventory.finished import finished_segments

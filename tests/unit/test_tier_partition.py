@@ -16,8 +16,8 @@ from tests.protocol.installed import Inline
 from tests.reference.examples import examples
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.interleaved import Killed, Turns
+from tests.reference.killable_store import Clock, KillableStore, KilledError
 from tests.reference.listed_claims import list_claims
-from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.planned import (
     BASES,
     PARTITION,
