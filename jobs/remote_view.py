@@ -31,16 +31,18 @@ class RemoteView:
         if self.remote is None:
             return None
         from tiersnap.remote_storage.inventory.host_inventory import HostInventory
+        from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-        return HostInventory(self._look(), now, producer_expiration)
+        return HostInventory(self._look(), BrokerExpiry(now, producer_expiration))
 
     def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
         """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
+        from tiersnap.snapshot.replay.expiry import BrokerExpiry
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
         if self.remote is None:
             return Beginnings()
-        return Beginnings(partial(beginning, self._look(), now, producer_expiration))
+        return Beginnings(partial(beginning, self._look(), BrokerExpiry(now, producer_expiration)))
 
     def open_layout(self) -> Layout:
         """Return the layout of that name."""

@@ -178,10 +178,10 @@ def _logs(
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
-    begins = Beginnings(partial(beginning, Observe(target, layout), now, producer_expiration))
+    begins = Beginnings(partial(beginning, Observe(target, layout), BrokerExpiry(now, producer_expiration)))
     local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
     return RemoteLogs(target, layout, MendRules(Expiry(expiration, now), producer_expiration), local, {})
 

@@ -197,6 +197,7 @@ def report(
     from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import BesideBrokers
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
@@ -207,7 +208,7 @@ def report(
 
     last = last_run(warehouse)
     beside = BesideBrokers(now, last.settings.left_for)
-    judge = JudgePartition(replace, now, producer_expiration, beside=beside)
+    judge = JudgePartition(replace, BrokerExpiry(now, producer_expiration), beside=beside)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
     info = last.info(warehouse, source, remote, at=clock(), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))

@@ -135,11 +135,12 @@ def scan(
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     checks = read_checks(checks_file, is_shown=report is not None)
     opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
     tasks = told_by.about(opened, selection.topic, output).tasks
-    scanner = Scanner(inventory, now, producer_expiration, check_crc, tasks)
+    scanner = Scanner(inventory, BrokerExpiry(now, producer_expiration), check_crc, tasks)
     totals = ScanTotals(list(findings_of(opened)), scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
     commands = host_commands_of_scan(log_dirs, view.remote)
@@ -232,7 +233,7 @@ def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterato
             largest_timestamp=segment.largest_timestamp,
             verdict=readiness.verdict,
             snapshot=scanned.snapshots.get(offset),
-            snapshot_reason=None if found is None else found.reason(scanned.now, scanned.producer_expiration),
+            snapshot_reason=None if found is None else found.reason(scanned.expiry),
             reason=readiness.reason,
             next_step=commands.next_step(readiness.verdict, file),
         )

@@ -127,10 +127,11 @@ def verify(
         )
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.verify import Verification
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     opened = open_log_dirs(log_dirs)
-    at = None if strict or against is not None else (now, producer_expiration)
-    job = Verification(opened, against, at, check_crc, view.beginnings(now, producer_expiration))
+    expiry = BrokerExpiry(now, None if strict or against is not None else producer_expiration)
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(now, producer_expiration))
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:

@@ -154,7 +154,7 @@ class _Run:
                 self._look,
                 since=self._settings.replay.since(self._settings.now),
                 wants_start=self._is_first,
-                living=(self._settings.now, self._settings.replay.producer_expiration),
+                living=self._settings.replay.broker_expiry(self._settings.now),
             ),
         )
         self._replicas = listed = self._warehouse.keep("listed", listed, schemas.LISTED)
@@ -292,10 +292,9 @@ class _Run:
 
     def _judged(self, among: DataFrame) -> DataFrame:
         """JUDGED rows of some partitions (PARTITION_KEY)."""
-        replay = self._settings.replay
-        task = JudgePartition(
-            replay.replace, self._settings.now, replay.producer_expiration, self._is_bounded, self._beside
-        )
+        settings = self._settings
+        expiry = settings.replay.broker_expiry(settings.now)
+        task = JudgePartition(settings.replay.replace, expiry, self._is_bounded, self._beside)
         tables = self._warehouse.read("partitions"), self._warehouse.read("remote_log_segments")
         return tiering.verdicts(*tables, among, task)
 

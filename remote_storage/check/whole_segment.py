@@ -26,7 +26,8 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, live_entries, to_entries
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -90,6 +91,10 @@ class WholeSegmentCheck:
     _known: _Known | None = None
     _skipped: SegmentObjects | None = None
     _fold: _Fold | None = None
+
+    @property
+    def _expiry(self) -> BrokerExpiry:
+        return BrokerExpiry(self.asked.now, self.asked.producer_expiration)
 
     def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
         """Return the snapshot and leader epochs of a segment that is to be told of, or why they cannot be read.
@@ -231,8 +236,8 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)
 
     def _by(self, found: Comparison, of: ComparedWith) -> Told:
-        at = self.asked.now, self.asked.producer_expiration
-        return Told(RemoteVerdict(found.verdict(*at).value), f"snapshot: {found.reason(*at)}", of)
+        expiry = self._expiry
+        return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
     def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
         """Say whether a snapshot is the one that the claim of its segment vouches for; None where none does."""
@@ -263,8 +268,7 @@ class WholeSegmentCheck:
         """Say which producers that live an earlier snapshot knows and this one does not; None where there is none."""
         if self._known is None or self._is_behind(copy):
             return None
-        as_of, expiration = self.asked.now, self.asked.producer_expiration
-        living = live_entries(self._known.entries, as_of=as_of, expiration=expiration)
+        living = self._expiry.live(self._known.entries)
         lost = int((~is_followed(living, entries, self._known.offset)).sum())
         if not lost:
             return None

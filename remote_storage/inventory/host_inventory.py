@@ -14,6 +14,7 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import PlaceDoubt, RemoteListing
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, beginning, is_continued
 
@@ -39,8 +40,7 @@ class HostInventory:
     """Asks partition by partition; after a server that does not answer none is asked again."""
 
     look: ObserveOnce  # at remote storage
-    now: int  # now and producer_expiration: ms; see `beginning`
-    producer_expiration: int | None
+    expiry: BrokerExpiry
     # why remote storage does not say what it holds, an error a partition; or why the place is doubted
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
@@ -59,7 +59,7 @@ class HostInventory:
         def ask() -> Beginning:
             if self._is_tiered(partition):
                 return Beginning(is_continued(partition, self.look(partition).copies))
-            return beginning(self.look, self.now, self.producer_expiration, partition)
+            return beginning(self.look, self.expiry, partition)
 
         return self._asked(partition, ask, unknown)
 
@@ -69,12 +69,7 @@ class HostInventory:
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
         """Return what a replica forgot; None if nothing, or if that cannot be known, which `errors` says then."""
-
-        def ask() -> Forgotten | None:
-            expiration = self.producer_expiration
-            return find_forgotten(self.look, filesystem, partition, now=self.now, producer_expiration=expiration)
-
-        return self._asked(partition, ask, None)
+        return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.

@@ -33,6 +33,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing
 from tiersnap.snapshot.replay.remote_state import RemoteState
 
@@ -97,17 +98,11 @@ class Observe:
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         return read_start(self.store, self.layout, name_of(partition), start)
 
-    def living_producers(
-        self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
-    ) -> np.ndarray:
-        expiration = producer_expiration
-        return living_producers(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
+    def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
+        return living_producers(self.store, self.layout, partition, offset, expiry)
 
-    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
-        expiration, left_out = producer_expiration, self.unbelieved
-        return state_at(
-            self.store, self.layout, partition, offset, now=now, producer_expiration=expiration, unbelieved=left_out
-        )
+    def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
+        return state_at(self.store, self.layout, partition, offset, expiry, unbelieved=self.unbelieved)
 
 
 def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.replay.producer_fold import live_entries
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, RemoteState, find_state
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
@@ -32,9 +32,8 @@ def state_at(
     layout: Layout,
     partition: Partition,
     offset: int,
+    expiry: BrokerExpiry,
     *,
-    now: int,
-    producer_expiration: int | None,
     unbelieved: Collection[str] = (),
 ) -> RemoteState:
     """Return the state of a log at an offset, as its remote segments tell it.
@@ -43,8 +42,6 @@ def state_at(
     not decide: manifests and snapshots, whole the segment of the snapshot that is believed, and those behind it.
 
     Args:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         unbelieved: ids of segments whose snapshots start nothing.
 
     Raises:
@@ -55,14 +52,12 @@ def state_at(
     def found_since(since: int | None) -> RemoteState:
         log = replace(RemoteLog.listed(store, layout, partition, offset, since=since), unbelieved=unbelieved)
         start = partition.log_start_checkpoint
-        return find_state(
-            offset, log.snapshots, log, log_start_offset=start, now=now, producer_expiration=producer_expiration
-        )
+        return find_state(offset, log.snapshots, log, log_start_offset=start, expiry=expiry)
 
     try:
-        found = found_since(None if producer_expiration is None else now - producer_expiration)
+        found = found_since(expiry.since)
     except UnknownStateError:
-        if producer_expiration is None:
+        if expiry.since is None:
             raise
         found = found_since(None)
     for why in found.refused:
@@ -71,22 +66,17 @@ def state_at(
 
 
 def living_producers(
-    store: ObjectStore, layout: Layout, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
+    store: ObjectStore, layout: Layout, partition: Partition, offset: int, expiry: BrokerExpiry
 ) -> np.ndarray:
     """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
 
     Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot
     that cannot be read knows nobody.
 
-    Args:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    since = None if producer_expiration is None else now - producer_expiration
-    log = RemoteLog.listed(store, layout, partition, offset, since=since)
+    log = RemoteLog.listed(store, layout, partition, offset, since=expiry.since)
 
     def ids(of: RemoteSnapshot) -> np.ndarray:
         try:
@@ -94,7 +84,7 @@ def living_producers(
         except CorruptDataError as error:
             _log.debug("%s: left out: %s", partition.name, error.message)
             return np.empty(0, np.int64)
-        living: np.ndarray = live_entries(entries, as_of=now, expiration=producer_expiration)["producer_id"]
+        living: np.ndarray = expiry.live(entries)["producer_id"]
         return living
 
     return np.unique(np.concatenate([np.empty(0, np.int64), *in_parallel(ids, log.snapshots)]))

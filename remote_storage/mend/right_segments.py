@@ -40,7 +40,7 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.readiness.judge_partition import open_at
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt
 from tiersnap.snapshot.replay.producer_fold import ProducerFold, from_entries, to_entries
@@ -67,6 +67,11 @@ class MendRules:
     def now(self) -> int:
         """Return the run's time, ms."""
         return self.expiry.now
+
+    @property
+    def broker_expiry(self) -> BrokerExpiry:
+        """Return what a broker drops now."""
+        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass
@@ -235,8 +240,7 @@ class RightSegments:
         of = self.partition
         log = Partition("", of.topic, of.partition, (), {}, of.topic_id, self.lineage)
         log = replace(log, log_start_checkpoint=self.log_start)
-        now, expiration, wrong = self.rules.now, self.rules.producer_expiration, self.wrong
-        return state_at(self.store, self.layout, log, offset, now=now, producer_expiration=expiration, unbelieved=wrong)
+        return state_at(self.store, self.layout, log, offset, self.rules.broker_expiry, unbelieved=self.wrong)
 
     @cached_property
     def _replayed(self) -> Examination:
@@ -260,7 +264,7 @@ class RightSegments:
             LocalDecodes(local.filesystem, local.check_crc),
             lambda offset: read(offset) if offset in local.partition.snapshots else None,
             on_boundary=settle,
-            begins=Beginnings(partial(beginning, look, rules.now, rules.producer_expiration)).of(local.partition),
+            begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(local.partition),
         )
 
     # The leader epochs.

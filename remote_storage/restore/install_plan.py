@@ -154,9 +154,9 @@ class InstallPlanner:
         outcome, reason = InstallOutcome(str(repair.action)), "not compared with the log"
         if self._compares:
             comparison = self._comparison(boundary, entries)
-            at = self._options.expiry.now, self._options.producer_expiration
-            reason = comparison.reason(*at)
-            if not comparison.verdict(*at).is_trusted:
+            expiry = self._options.broker_expiry
+            reason = comparison.reason(expiry)
+            if not comparison.verdict(expiry).is_trusted:
                 outcome = InstallOutcome.DISAGREES
         if outcome.writes and self._write is not None:
             self._write(repair, data)

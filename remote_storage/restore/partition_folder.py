@@ -37,6 +37,7 @@ from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
 from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
 from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _log = logging.getLogger(__name__)
 
@@ -46,15 +47,14 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """The planned content of a partition's folder; `topic_id` is for partition.metadata, `now` is the run's (ms)."""
+    """The planned content of a partition's folder; `topic_id` is for partition.metadata."""
 
     topic: str
     partition: int
     topic_id: str
     chain: Chain
+    expiry: BrokerExpiry
     empty_state: bool = False
-    producer_expiration: int | None = None
-    now: int = 0
 
     @property
     def name(self) -> str:
@@ -193,8 +193,7 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
         fetch=fetch,
         put=files.put,
         empty_state=plan.empty_state,
-        now=plan.now,
-        producer_expiration=plan.producer_expiration,
+        expiry=plan.expiry,
     )
 
 

@@ -46,6 +46,7 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.units import count_of
 
 
@@ -100,15 +101,8 @@ def _plan(
     )
     starts = target.offsets(LOG_START_OFFSETS) if destination.is_same_cluster else {}
     chain = _chain(store, found.listed, asked, starts.get((at.topic, at.partition), 0), published)
-    folder = FolderPlan(
-        at.topic,
-        at.partition,
-        destination.topic_id,
-        chain,
-        empty_state=destination.empty_state,
-        producer_expiration=asked.producer_expiration,
-        now=asked.now,
-    )
+    expiry = BrokerExpiry(asked.now, asked.producer_expiration)
+    folder = FolderPlan(at.topic, at.partition, destination.topic_id, chain, expiry, destination.empty_state)
     unfinished = find_unfinished(folder, target.path)
     action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
     if os.path.lexists(target.path / folder.name):

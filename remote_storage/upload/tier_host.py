@@ -31,7 +31,7 @@ from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, Clu
 from tiersnap.snapshot.readiness.judge import Readiness
 from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.expiry import ReplayOptions
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
@@ -130,10 +130,12 @@ class HostTier:
             mine = task if listing.remote_error is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if self.asks_forgotten and listing.is_remote_known:
-                now, expiration = self.tierer.now, self.options.producer_expiration
-                at = observe, log_dir.filesystem, partition
-                done.forgotten = told_forgotten(*at, now=now, producer_expiration=expiration)
+                done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done
+
+    @property
+    def _expiry(self) -> BrokerExpiry:
+        return self.options.broker_expiry(self.tierer.now)
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
         """Return why the place is doubted, by the partitions that were looked at."""
@@ -151,9 +153,7 @@ class HostTier:
 
     def _judged(self, uri: str, listing: PartitionListing, replayed: Replayed) -> HostPartition:
         found, remote, partition = replayed.examination, listing.remote, listing.partition
-        policy = Policy(
-            self.options.replace, self.tierer.now, self.options.producer_expiration, beside=self._beside_now(remote)
-        )
+        policy = Policy(self.options.replace, self._expiry, beside=self._beside_now(remote))
         coverage = remote.coverage(partition.leader_epochs, found.facts.log_end_offset)
         judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
         stored = [each.stored for each in found.reached.values() if each.stored is not None]

@@ -26,10 +26,10 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_replay import replay_partition
 from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
@@ -90,8 +90,7 @@ def replay_restored(
     fetch: Callable[[Segment], TierParts],
     put: Put,
     empty_state: bool = False,
-    now: int,
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+    expiry: BrokerExpiry,
 ) -> RestoredLog:
     """Check a restored log and make its small files.
 
@@ -100,13 +99,13 @@ def replay_restored(
         fetch: called for each closed segment in ascending order; once it returns, the `.log` file is there.
         put: called with the name and content of each file; None where no such file may be.
         empty_state: the snapshot at the log end has `only_open_transactions`.
-        now, producer_expiration: ms; what the tier's snapshots lack and a broker would drop now is no doubt.
+        expiry: what the tier's snapshots lack and a broker would drop now is no doubt.
 
     Raises:
         CorruptDataError: a batch is damaged, no broker could replay the log, or what was said of a segment (its last
             offset at the log end, its leader epochs) is not what its batches say.
     """
-    return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(now, producer_expiration)
+    return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(expiry)
 
 
 def only_open_transactions(entries: np.ndarray) -> np.ndarray:
@@ -138,11 +137,11 @@ class _Pass:
         self._pending: bytes | None = None
         self._found = RestoredLog()
 
-    def run(self, now: int, producer_expiration: int | None) -> RestoredLog:
+    def run(self, expiry: BrokerExpiry) -> RestoredLog:
         found, end = self._found, self.partition.segments[-1].base_offset
         replay, boundaries = replay_partition(self.partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
-            verdict, reason = boundary.found.verdict(now, producer_expiration), boundary.found.says
+            verdict, reason = boundary.found.verdict(expiry), boundary.found.says
             # Strictly, and not by the clock: restoring the same segments again must give the same files.
             data = self._snapshot if boundary.found.is_start else None
             if data is None:

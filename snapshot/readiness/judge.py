@@ -15,6 +15,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, SETTLED, Verdict
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
@@ -41,9 +42,8 @@ class Readiness:
 def judge(
     partition: PartitionFacts,
     segments: Iterable[SegmentFacts],
+    expiry: BrokerExpiry,
     *,
-    now: int,
-    producer_expiration: int | None,
     coverage: RemoteCoverage = NOTHING_REMOTE,
     unverified: Collection[int] = (),
     broker: BrokerAtWork | None = None,
@@ -52,8 +52,6 @@ def judge(
     """Verdicts of a partition's segments, given and returned in ascending base offset.
 
     Args:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         coverage: what remote storage holds of the log's lineage.
         unverified: base offsets of segments that may go with a file that nobody compared, as `--scan window` has it.
         broker: copies the partition's segments, and the READY ones are left to it; None where none is at work.
@@ -62,10 +60,10 @@ def judge(
     """
     blocked_by: Readiness | None = None
     known = tuple(segments)
-    held_back = _HeldBack(coverage, broker, beyond_broker, now, sum(segment.size for segment in known))
+    held_back = _HeldBack(coverage, broker, beyond_broker, expiry.now, sum(segment.size for segment in known))
     for segment in known:
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
-            partition, segment, blocked_by, now, producer_expiration, "" if broker else coverage.encrypted_by
+            partition, segment, blocked_by, expiry, "" if broker else coverage.encrypted_by
         )
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
@@ -140,8 +138,7 @@ def _local(
     partition: PartitionFacts,
     segment: SegmentFacts,
     blocked_by: Readiness | None,
-    now: int,
-    producer_expiration: int | None,
+    expiry: BrokerExpiry,
     encrypted_by: str,
 ) -> tuple[Verdict, str]:
     if segment.next_base_offset is None:
@@ -165,8 +162,7 @@ def _local(
         )
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
-    found = segment.snapshot.verdict(now, producer_expiration)
-    reason = segment.snapshot.reason(now, producer_expiration)
+    found, reason = segment.snapshot.verdict(expiry), segment.snapshot.reason(expiry)
     if encrypted_by:
         return Verdict.ENCRYPTED_REMOTE, _encrypted(encrypted_by, reason)
     return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))

@@ -9,6 +9,7 @@ from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, Bro
 from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
@@ -57,8 +58,7 @@ class Policy:
     """The rules by which segments are judged."""
 
     replace: bool  # a computed object takes the place of a file that is not to be trusted
-    now: int  # ms
-    producer_expiration: int | None  # ms
+    expiry: BrokerExpiry
     # The scan left out what lies before a window: a broker's file there is taken without a comparison.
     is_bounded: bool = False
     beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
@@ -102,8 +102,7 @@ class Policy:
         return judge(
             facts,
             tiered,
-            now=self.now,
-            producer_expiration=self.producer_expiration,
+            self.expiry,
             coverage=coverage,
             unverified={base for base, end in at_end if self._is_taken(end)},
             broker=broker,
@@ -112,19 +111,19 @@ class Policy:
         )
 
     def _judged(self, segment: SegmentFacts, found: SnapshotAt | None) -> JudgedSnapshot:
-        verdict = segment.snapshot.verdict(self.now, self.producer_expiration)
+        verdict = segment.snapshot.verdict(self.expiry)
         if found is None:
             return JudgedSnapshot(None, verdict)
         if self.is_object(found):
             return JudgedSnapshot(found, verdict, found.provenance, is_object=True)
         if self._is_taken(found):
             return JudgedSnapshot(found, verdict, Provenance.BROKER_UNVERIFIED)
-        is_trusted = found.comparison.verdict(self.now, self.producer_expiration).is_trusted
+        is_trusted = found.comparison.verdict(self.expiry).is_trusted
         return JudgedSnapshot(found, verdict, Provenance.BROKER if is_trusted else None)
 
     def is_object(self, found: SnapshotAt) -> bool:
         """Return whether a segment is tiered with the computed object and not with the broker's file."""
-        verdict = found.comparison.verdict(self.now, self.producer_expiration)
+        verdict = found.comparison.verdict(self.expiry)
         is_instead = verdict is SnapshotVerdict.MISSING or (self.replace and not verdict.is_trusted)
         return found.stored is not None and is_instead
 

@@ -22,6 +22,7 @@ from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.repair_plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -33,8 +34,7 @@ class Scanned:
     examination: Examination
     readiness: tuple[Readiness, ...]  # of its segments, in their order
     snapshots: Mapping[int, SnapshotVerdict]  # verdicts by offset
-    now: int  # epoch ms
-    producer_expiration: int | None  # ms; None if producers never expire
+    expiry: BrokerExpiry
     # Producers that live and that a broker which loads these files would not know; None where there is none, or nobody
     # asked remote storage.
     forgotten: Forgotten | None = None
@@ -43,8 +43,7 @@ class Scanned:
     def of(
         cls,
         examination: Examination,
-        now: int,
-        producer_expiration: int | None,
+        expiry: BrokerExpiry,
         coverage: RemoteCoverage = NOTHING_REMOTE,
         tasks: CopyTasks | None = None,
     ) -> Scanned:
@@ -56,11 +55,9 @@ class Scanned:
         partition = examination.partition
         beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
         broker = beside.broker_at(partition.topic_id, partition.partition, None)
-        readiness = examination.readiness(
-            now=now, producer_expiration=producer_expiration, coverage=coverage, broker=broker
-        )
-        verdicts = {offset: found.verdict(now, producer_expiration) for offset, found in examination.snapshots.items()}
-        return cls(examination, readiness, verdicts, now, producer_expiration)
+        readiness = examination.readiness(expiry, coverage=coverage, broker=broker)
+        verdicts = {offset: found.verdict(expiry) for offset, found in examination.snapshots.items()}
+        return cls(examination, readiness, verdicts, expiry)
 
     @property
     def segments(self) -> Iterator[SegmentReadiness]:
@@ -94,8 +91,7 @@ class Scanner:
     """Replays partitions and judges them; see Scanned."""
 
     inventory: Inventory | None  # of remote storage; None judges by the log directory alone
-    now: int
-    producer_expiration: int | None
+    expiry: BrokerExpiry
     check_crc: bool = True
     tasks: CopyTasks | None = None  # what a cluster says of its copy tasks; None where none was asked
 
@@ -106,7 +102,7 @@ class Scanner:
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
         log_end = examination.facts.log_end_offset
         tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition, log_end)
-        found = Scanned.of(examination, self.now, self.producer_expiration, tiered, self.tasks)
+        found = Scanned.of(examination, self.expiry, tiered, self.tasks)
         return found if inventory is None else replace(found, forgotten=inventory.forgotten(filesystem, partition))
 
     @property

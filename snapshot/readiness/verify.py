@@ -15,12 +15,11 @@ from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-
-_EVERY_ENTRY = (0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,8 @@ class Verification:
     # A folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold exactly;
     # None for those beside the log.
     against: Path | None
-    # (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
-    at: tuple[int, int | None] | None
+    # What a broker would drop does not count.
+    expiry: BrokerExpiry
     check_crc: bool = True
     beginnings: Beginnings = field(default_factory=Beginnings)  # what came before the files of a log
     # Files by verdict, without those that a broker deletes when it starts.
@@ -64,11 +63,10 @@ class Verification:
         Raises:
             SourceNotFoundError: at the end, where `against` has no file of any partition.
         """
-        at = self.at or _EVERY_ENTRY
         for named, partition in partitions:
             for offset, comparison in self._compared(named, partition).items():
                 if comparison.strict is not SnapshotVerdict.MISSING:
-                    verdict, reason = comparison.verdict(*at), comparison.reason(*at)
+                    verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
                     # What no broker loads is shown, and counts for nothing: retention moved the log start over it.
                     if self.against is not None or offset > partition.unloaded_below:

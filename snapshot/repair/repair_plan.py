@@ -22,9 +22,9 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS, ReadSnapshot
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
@@ -60,6 +60,11 @@ class PlanOptions:
     every_boundary: bool = False
     replace: bool = False  # also write where a file is there that is CORRUPT or SUSPECT
     above_newest: bool = False  # also write above the newest file that a broker can load
+
+    @property
+    def broker_expiry(self) -> BrokerExpiry:
+        """Return what a broker drops now."""
+        return BrokerExpiry(self.expiry.now, self.producer_expiration)
 
 
 def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot) -> int:
@@ -126,7 +131,7 @@ class Planner:
     def __call__(self, boundary: Boundary) -> None:
         """Plan one boundary."""
         options = self.options
-        found = boundary.found.verdict(options.expiry.now, options.producer_expiration)
+        found = boundary.found.verdict(options.broker_expiry)
         action = self._action(boundary.offset, found)
         if action is None:
             return
@@ -138,7 +143,7 @@ class Planner:
             offset=boundary.offset,
             action=action,
             found=found,
-            reason=boundary.found.reason(options.expiry.now, options.producer_expiration),
+            reason=boundary.found.reason(options.broker_expiry),
             provenance=boundary.provenance,
             entry_count=int(entries.size),
         )

@@ -14,6 +14,7 @@ from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, 
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt
@@ -42,23 +43,13 @@ class Examination:
 
     def readiness(
         self,
+        expiry: BrokerExpiry,
         *,
-        now: int,
-        producer_expiration: int | None,
         coverage: RemoteCoverage = NOTHING_REMOTE,
         broker: BrokerAtWork | None = None,
     ) -> tuple[Readiness, ...]:
         """One verdict a segment, ascending; see `readiness.judge`."""
-        return tuple(
-            judge(
-                self.facts,
-                self.segments,
-                now=now,
-                producer_expiration=producer_expiration,
-                coverage=coverage,
-                broker=broker,
-            )
-        )
+        return tuple(judge(self.facts, self.segments, expiry, coverage=coverage, broker=broker))
 
 
 OnBoundary = Callable[[Boundary], SnapshotAt | None]

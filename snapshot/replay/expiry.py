@@ -1,4 +1,4 @@
-"""Leave expired entries out of a snapshot that we write.
+"""Expiry of idle producers: in a snapshot that we write, and in a broker that loads one.
 
 A broker drops idle producers by its own clock, so too many entries in a file do no harm; too few do. Expiry is
 therefore reckoned at the boundary and not at the time of writing, and one log gives one file whenever it is computed:
@@ -16,9 +16,9 @@ import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.replay.producer_fold import live_entries
-from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS
 
 DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,23 @@ class Expiry:
         """The entries (ENTRY_DTYPE, order kept) that a snapshot at the boundary holds."""
         time = self.time_of(boundary_timestamp)
         return entries if time is None else live_entries(entries, as_of=time, expiration=self.expiration)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerExpiry:
+    """The time at which a broker loads a snapshot, and how long it keeps idle producers; both in ms."""
+
+    now: int
+    expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS  # producer.id.expiration.ms; None if it never drops any
+
+    @property
+    def since(self) -> int | None:
+        """Return the time that producers which it keeps are younger than; None if it keeps all."""
+        return None if self.expiration is None else self.now - self.expiration
+
+    def live(self, entries: np.ndarray) -> np.ndarray:
+        """Return the entries (ENTRY_DTYPE, order kept) that it keeps (ProducerStateManager.isProducerExpired)."""
+        return live_entries(entries, as_of=self.now, expiration=self.expiration)
 
 
 DAY_MS = 86_400_000
@@ -87,6 +104,10 @@ class ReplayOptions:
         if self.scan is Scan.EXACT or self.expiration is None:
             return None
         return (now if self.as_of is None else self.as_of) - self.expiration
+
+    def broker_expiry(self, now: int) -> BrokerExpiry:
+        """Return what a broker drops at `now` (ms)."""
+        return BrokerExpiry(now, self.producer_expiration)
 
     def digest(self, *, place: str | None) -> str:
         """Equal for two runs that would say and write the same of a partition; `place` is where, or None."""

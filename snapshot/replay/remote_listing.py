@@ -18,6 +18,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
@@ -114,16 +115,14 @@ class RemoteLook(Protocol):
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         """Return the snapshot. Raises TiersnapError: it is gone, or another one."""
 
-    def living_producers(
-        self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None
-    ) -> np.ndarray:
+    def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
         """Return ids, ascending, of producers that live, of all that snapshots at an offset and below know.
 
         Raises:
             TiersnapError: it does not answer, or refuses.
         """
 
-    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
+    def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
         """Return the state of the log at an offset, by the rule of remote_state; it may read whole remote segments.
 
         Raises:

@@ -24,13 +24,13 @@ from typing import Protocol
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import (
     DELTA_DTYPE,
     ENTRY_DTYPE,
     NONE,
     ProducerFold,
     from_entries,
-    live_entries,
     to_entries,
 )
 from tiersnap.snapshot.replay.snapshot_comparison import compare
@@ -104,8 +104,7 @@ class _Search:
     offset: int
     snapshots: Sequence[RemoteSnapshot]
     reader: RemoteReader
-    now: int
-    producer_expiration: int | None
+    expiry: BrokerExpiry
 
     def __post_init__(self) -> None:
         self._refused: list[str] = []
@@ -167,7 +166,7 @@ class _Search:
         """Return the entries, and those of producers that a broker had dropped for their age before it wrote them."""
         own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
         found = compare(entries, own, history_from=snapshot.start_offset)
-        if found.differing or found.unexplained or not found.verdict(self.now, self.producer_expiration).is_trusted:
+        if found.differing or found.unexplained or not found.verdict(self.expiry).is_trusted:
             raise _RefusedError(f"contradicts its own segment: {found.says}")
         return _with_others(entries, own)
 
@@ -179,7 +178,7 @@ class _Search:
                 older = self.reader.entries(each)
             except CorruptDataError:
                 continue
-            living = live_entries(older, as_of=self.now, expiration=self.producer_expiration)
+            living = self.expiry.live(older)
             if lost := int((~is_followed(living, latest, each.end_offset)).sum()):
                 raise _RefusedError(
                     f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
@@ -197,21 +196,18 @@ def find_state(
     reader: RemoteReader,
     *,
     log_start_offset: int | None,
-    now: int,
-    producer_expiration: int | None,
+    expiry: BrokerExpiry,
 ) -> RemoteState:
     """Return the state of the log at `offset`.
 
     Args:
         snapshots: those at `offset` and below, in descending end offset.
         log_start_offset: of the whole log, None where no checkpoint says it.
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
 
     Raises:
         UnknownStateError: remote storage does not tell it.
     """
-    return _Search(offset, snapshots, reader, now, producer_expiration).find(log_start_offset)
+    return _Search(offset, snapshots, reader, expiry).find(log_start_offset)
 
 
 def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:

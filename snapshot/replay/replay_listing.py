@@ -174,8 +174,8 @@ class _OneReplay:
         look, options = self._task.look, self._task.options
         if look is None or self._is_blind or not self._is_continued:
             return Beginning(self._is_continued)
-        copies, expiration = self._listing.remote.copies, options.producer_expiration
-        begins = known_state(look, self._partition, copies, now=self._task.now, producer_expiration=expiration)
+        expiry = options.broker_expiry(self._task.now)
+        begins = known_state(look, self._partition, self._listing.remote.copies, expiry)
         if begins.why:
             told = f"what came before its files is not known: {begins.why}"
             self._errors.append(UnknownStateError(told, hint=ELSEWHERE, at=""))

@@ -25,6 +25,7 @@ from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import from_entries
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
@@ -81,15 +82,11 @@ NOT_LOOKED = Beginning()
 AS_BROKER = Beginning(as_broker=True)
 
 
-def beginning(look: RemoteLook, now: int, producer_expiration: int | None, partition: Partition) -> Beginning:
+def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> Beginning:
     """Return what remote storage says of a log before its first file.
 
     Nothing found is no proof that a log begins at its files, but where no checkpoint speaks of it, and no copy holds
     the offset before them (`is_continued`).
-
-    Args:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -105,16 +102,13 @@ def beginning(look: RemoteLook, now: int, producer_expiration: int | None, parti
         return Beginning(True, why=error.message)
     if not (partition.begins_in_remote_storage or is_continued(partition, copies)):
         return Beginning(False)
-    return known_state(look, partition, copies, now=now, producer_expiration=producer_expiration)
+    return known_state(look, partition, copies, expiry)
 
 
 def known_state(
-    look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, now: int, producer_expiration: int | None
+    look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], expiry: BrokerExpiry
 ) -> Beginning:
     """Return the state where the files of a log begin that is continued, or where a copy ends soonest behind.
-
-    Args:
-        now, producer_expiration: see `beginning`.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -124,17 +118,17 @@ def known_state(
     behind = {segment.base_offset for segment in partition.segments} - {first}
     ends = [copy.end_offset for copy in copies_up_to(behind, copies, partition)]
     try:
-        found = look.state_at(partition, first, now=now, producer_expiration=producer_expiration)
+        found = look.state_at(partition, first, expiry)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
     except UnknownStateError as error:
         why = f"its files begin at {first}: {error.message}"
     if ends:
         try:
-            found = look.state_at(partition, min(ends), now=now, producer_expiration=producer_expiration)
+            found = look.state_at(partition, min(ends), expiry)
 
             def is_believed(compared: Comparison) -> bool:
-                """Unless it lacks, or says otherwise of, a producer that a broker would know at `now`."""
-                return compared.verdict(now, producer_expiration).is_trusted
+                """Unless it lacks, or says otherwise of, a producer that a broker would know now."""
+                return compared.verdict(expiry).is_trusted
 
             return Beginning(True, copy=CopyState(found.offset, found.entries, is_believed), why=why)
         except UnknownStateError as error:

@@ -23,11 +23,11 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.regular_file import FileTooLargeError
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
-DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 # `harmful_until` where a transaction is open: no broker ever drops such an entry.
 NEVER = 2**63 - 1
 
@@ -58,33 +58,28 @@ class Comparison:
         """Return whether a replay may start from the file."""
         return self.strict.is_trusted
 
-    def does_harm(self, now: int, producer_expiration: int | None) -> bool:
-        """Return whether a broker that loads the file at `now` would keep an entry that counts against it.
-
-        Args:
-            now: ms.
-            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-        """
-        if producer_expiration is None:
+    def does_harm(self, expiry: BrokerExpiry) -> bool:
+        """Return whether a broker that loads the file would keep an entry that counts against it."""
+        if expiry.expiration is None:
             return bool(self.lacking or self.differing or self.unexplained or self.forgotten)
         if not (self.lacking or self.differing or self.unexplained):
             return False
-        return now - self.harmful_until < producer_expiration  # always so for NEVER
+        return expiry.now - self.harmful_until < expiry.expiration  # always so for NEVER
 
-    def verdict(self, now: int, producer_expiration: int | None) -> SnapshotVerdict:
-        """Return the verdict on the file at `now` (see `does_harm`): may a segment be uploaded with it?
+    def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
+        """Return the verdict on the file (see `does_harm`): may a segment be uploaded with it?
 
         One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
         """
-        if self.strict in _PARTLY and self.does_harm(now, producer_expiration):
+        if self.strict in _PARTLY and self.does_harm(expiry):
             return SnapshotVerdict.SUSPECT
-        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
+        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
             return self.strict
         return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
 
-    def reason(self, now: int, producer_expiration: int | None) -> str:
+    def reason(self, expiry: BrokerExpiry) -> str:
         """Return the reason of the verdict."""
-        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
+        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
             return self.says
         if not (self.lacking or self.differing or self.unexplained):
             return f"{self.says}: harmless, the next marker of each sets it again"

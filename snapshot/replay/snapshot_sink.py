@@ -102,7 +102,7 @@ class BoundaryStore:
 
     def put(self, boundary: Boundary) -> None:
         """Begin to store the boundary's snapshot if it is wanted."""
-        found = boundary.found.verdict(self.now, self.options.producer_expiration)
+        found = boundary.found.verdict(self.options.broker_expiry(self.now))
         if not self._is_wanted(boundary.offset, found, boundary.provenance):
             return
         snapshot = self._object(boundary)

@@ -17,6 +17,7 @@ from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
@@ -82,15 +83,14 @@ class ListPartitions:
         look: at remote storage; None leaves it alone.
         since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
         wants_start: ask remote storage for a state to start from, since no table has any.
-        living: (now, producer.id.expiration.ms or None), both ms: ask which living producers a replica has forgotten.
-            None asks nothing.
+        living: when brokers drop idle producers: ask which living producers a replica has forgotten. None asks nothing.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
     look: RemoteLook | None = None
     since: int | None = None
     wants_start: bool = False
-    living: tuple[int, int | None] | None = None
+    living: BrokerExpiry | None = None
     _lister: RemoteLister = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,8 +112,7 @@ class ListPartitions:
         if not isinstance(source, LogDirSource):
             return listed  # what was collected is decoded already
         if self.look is not None and self.living is not None and listed.remote_error is None:
-            now, expiration = self.living
-            lost = told_forgotten(self.look, source.filesystem, partition, now=now, producer_expiration=expiration)
+            lost = told_forgotten(self.look, source.filesystem, partition, self.living)
             listed = replace(listed, forgotten=lost)
         return listed if self.since is None else with_window(listed, source.filesystem, partition, self.since)
 

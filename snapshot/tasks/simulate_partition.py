@@ -22,7 +22,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import BOUNDARIES, PARTITIONS, boundary_rows, partition_row
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -122,8 +122,7 @@ class SimulatePartition:
             found.after,
             found.batches,
             found.batches.compress(found.batches["first_offset"] >= offset),
-            now=self.expiry.now,
-            producer_expiration=self.producer_expiration,
+            BrokerExpiry(self.expiry.now, self.producer_expiration),
         )
 
 

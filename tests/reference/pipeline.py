@@ -28,7 +28,7 @@ from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
-from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -155,7 +155,7 @@ class Runner:
                 ran.commits += 1
 
         def judged() -> list[Row]:
-            task = JudgePartition(replace, now, producer_expiration, scan is Scan.WINDOW, beside)
+            task = JudgePartition(replace, BrokerExpiry(now, producer_expiration), scan is Scan.WINDOW, beside)
             inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 

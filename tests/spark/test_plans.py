@@ -14,6 +14,7 @@ from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.schemas import LISTED
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -35,7 +36,7 @@ def test_run_moves_payload_to_the_replay_alone(
     listed = spark.read.schema(LISTED).parquet(warehouse.path("scratch/listed"))
     found = changes.partition_changes(listed, *tables, options_digest="", check_crc=True)
     among = listed.select(*PARTITION_KEY)
-    judged = tiering.verdicts(tables[1], tables[2], among, JudgePartition(False, 1, None))
+    judged = tiering.verdicts(tables[1], tables[2], among, JudgePartition(False, BrokerExpiry(1, None)))
     for rows in (found, judged, changes.newest_runs(*tables, warehouse.read("runs"))):
         assert "deltas" not in plan_of(rows, capsys)
 

@@ -49,7 +49,7 @@ from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
-from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind
@@ -127,7 +127,7 @@ class Stages:
         return tiering.newest_facts(table, self.listed.select(*PARTITION_KEY), [FactKind.FINDING])
 
     def judged(self, copies: DataFrame, now: int) -> DataFrame:
-        task = JudgePartition(False, now, DAY, self.is_bounded)
+        task = JudgePartition(False, BrokerExpiry(now, DAY), self.is_bounded)
         return tiering.verdicts(self.table(self.after, "partitions"), copies, self.listed.select(*PARTITION_KEY), task)
 
     def check_changes(self, place: str | None) -> DataFrame:

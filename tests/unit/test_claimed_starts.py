@@ -23,6 +23,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -134,7 +135,7 @@ def test_remote_segments_are_read_as_far_back_as_producers_live(store, tmp_path,
     write_partition(tmp_path / "logs", "orders", 0, left, log_start_offset=0, leader_epochs=[(0, 0)], indexes=True)
     (partition,) = open_log_dir(str(tmp_path / "logs")).partitions()
     counting, expiration = CountingStore(store), None if days is None else days * day
-    found = state_at(counting, AivenLayout(), partition, end, now=times[end], producer_expiration=expiration)
+    found = state_at(counting, AivenLayout(), partition, end, expiry=BrokerExpiry(times[end], expiration))
     assert found.entries["producer_id"].tolist() == list(range(end))
     assert counting.asked["indexes"] == segments, "a snapshot each"
     assert counting.asked["log"] == 1, "the segment of the one that is believed"

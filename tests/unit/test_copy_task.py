@@ -21,6 +21,7 @@ from tiersnap.snapshot.readiness.copy_task import (
 from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -32,7 +33,7 @@ HOUR = 3_600_000
 
 
 def judged(*segments: SegmentFacts, broker: BrokerAtWork | None = BROKER, **more: object) -> list[Readiness]:
-    return list(judge(PARTITION, segments, now=NOW, producer_expiration=DAY, broker=broker, **more))  # type: ignore[arg-type]
+    return list(judge(PARTITION, segments, expiry=BrokerExpiry(NOW, DAY), broker=broker, **more))  # type: ignore[arg-type]
 
 
 def verdicts(*segments: SegmentFacts, **more: object) -> str:

@@ -25,7 +25,7 @@ from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions
 from tiersnap.snapshot.replay.examine import examine
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
 pytestmark = pytest.mark.unit
@@ -126,11 +126,11 @@ def test_repair_and_then_scan_agree_today_and_in_a_year(tmp_path: Path, log: Rol
     for now in (first, *later):
         examination = examine(FILES, listed(tmp_path))
         for offset, found in examination.snapshots.items():
-            assert found.verdict(now, DAY).is_trusted, (offset, found, now)
+            assert found.verdict(BrokerExpiry(now, DAY)).is_trusted, (offset, found, now)
         repair(tmp_path, now)
         assert tree(tmp_path) == files
         opened = {Verdict.ABOVE_LSO, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT, Verdict.READY}
-        assert {each.verdict for each in examination.readiness(now=now, producer_expiration=DAY)} <= opened
+        assert {each.verdict for each in examination.readiness(expiry=BrokerExpiry(now, DAY))} <= opened
 
 
 @in_folder

@@ -24,6 +24,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
@@ -167,7 +168,7 @@ def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: 
 def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuilt: int | None) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
     now = parse_time(NOW[1])
-    task = ListPartitions(look=Observe(DirectoryStore(at.remote), AivenLayout()), living=(now, DAY))
+    task = ListPartitions(look=Observe(DirectoryStore(at.remote), AivenLayout()), living=BrokerExpiry(now, DAY))
     folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0"}], FOLDERS)
     ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
     _, found = named(at)
@@ -194,7 +195,7 @@ def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: 
     log_dir, look = open_log_dir(str(at.logs)), Observe(Unasked(at.remote), AivenLayout())
     (partition,) = log_dir.partitions()
     now = parse_time(NOW[1])
-    assert find_forgotten(look, log_dir.filesystem, partition, now=now, producer_expiration=DAY) is None
+    assert find_forgotten(look, log_dir.filesystem, partition, expiry=BrokerExpiry(now, DAY)) is None
 
 
 def test_a_replica_that_a_run_could_not_ask_about_stays_known() -> None:

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.readiness.copy_task import AT_ONCE, LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -95,7 +96,7 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
         row for row in runner.tables.partitions if row["run"] == max(each["run"] for each in runner.tables.partitions)
     ]
     for at, verdict in ((now, "LEFT_TO_BROKER"), (now + LEFT_FOR_MS + 60_000, "READY")):
-        judge = JudgePartition(False, 3, None, beside=BesideBrokers(at, LEFT_FOR_MS))
+        judge = JudgePartition(False, BrokerExpiry(3, None), beside=BesideBrokers(at, LEFT_FOR_MS))
         rows = judged(judge, facts, runner.tables.remote_log_segments)
         assert [row["verdict"] for row in rows] == ["ALREADY_TIERED", verdict, verdict, "ACTIVE_SEGMENT"]
     assert runner(beside=BesideBrokers(now + LEFT_FOR_MS + 60_000, LEFT_FOR_MS)).segments_tiered == 2

@@ -26,6 +26,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -58,7 +59,7 @@ def runner(tmp_path: Path) -> Runner:
 
 def verdicts(runner: Runner) -> dict[str, int]:
     """Verdicts of everything that the tables know."""
-    judge, tables = JudgePartition(replace=False, now=1, producer_expiration=DAY), runner.tables
+    judge, tables = JudgePartition(False, BrokerExpiry(1, DAY)), runner.tables
     found: list[str] = []
     for key in sorted({key_of(row) for row in tables.partitions}):
         batches = judge(input_batches(judge_input(key, tables)))

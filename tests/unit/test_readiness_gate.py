@@ -19,6 +19,7 @@ from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
@@ -57,7 +58,7 @@ SPOILERS: list[tuple[Verdict, Spoil]] = [
 def verdicts(
     partition: PartitionFacts, *segments: SegmentFacts, coverage: RemoteCoverage = NOTHING_REMOTE, now: int = NOW
 ) -> list[Verdict]:
-    found = judge(partition, segments, now=now, producer_expiration=DAY, coverage=coverage)
+    found = judge(partition, segments, expiry=BrokerExpiry(now, DAY), coverage=coverage)
     return [readiness.verdict for readiness in found]
 
 
@@ -99,7 +100,7 @@ def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wro
     segment = replace(SEGMENT, snapshot=Comparison(found, "", **differs))
 
     def judged(partition: PartitionFacts, segment: SegmentFacts, *unverified: int) -> Verdict:
-        (one,) = judge(partition, [segment], now=NOW, producer_expiration=DAY, unverified=unverified)
+        (one,) = judge(partition, [segment], expiry=BrokerExpiry(NOW, DAY), unverified=unverified)
         return one.verdict
 
     alone = judged(PARTITION, segment)
@@ -114,14 +115,14 @@ def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wro
 def test_every_segment_behind_a_gap_names_the_first_that_blocks() -> None:
     blocked = replace(SEGMENT, snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
     behind = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (10, 20, 30)]
-    _, *found = judge(PARTITION, [blocked, *behind], now=NOW, producer_expiration=DAY)
+    _, *found = judge(PARTITION, [blocked, *behind], expiry=BrokerExpiry(NOW, DAY))
     said = "segment 0 comes first and is MISSING_SNAPSHOT"
     assert [(each.verdict, each.reason) for each in found] == [(Verdict.GAP_BEFORE, said)] * 3
 
 
 @pytest.mark.parametrize(("stable", "word"), [(None, "unknown"), (9, "9")])
 def test_what_is_above_the_last_stable_offset_says_where_that_is(stable: int | None, word: str) -> None:
-    (found,) = judge(replace(PARTITION, last_stable_offset=stable), [SEGMENT], now=NOW, producer_expiration=DAY)
+    (found,) = judge(replace(PARTITION, last_stable_offset=stable), [SEGMENT], expiry=BrokerExpiry(NOW, DAY))
     assert found.reason == f"ends at 10, last stable offset is {word}: the high watermark is lower"
 
 
@@ -177,7 +178,7 @@ def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str)
 
 def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
-    judged = list(judge(PARTITION, SEGMENTS, now=NOW, producer_expiration=DAY, coverage=coverage))
+    judged = list(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage))
     assert "does not count, and is finished or made again" in judged[0].reason
     assert "does not count" not in judged[3].reason
 
@@ -228,7 +229,7 @@ def look(
 
 
 def readiness(found: Examination) -> tuple[Readiness, ...]:
-    return found.readiness(now=NOW, producer_expiration=DAY)
+    return found.readiness(expiry=BrokerExpiry(NOW, DAY))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.rebuilt_replica import DAY, TieredLog, living, random_tiered_log
 from tiersnap.snapshot.errors import UnknownStateError
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import RemoteState, Vouching, find_state
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
@@ -24,7 +25,7 @@ def found(
     log: TieredLog, *, now: int | None = None, expiration: int | None = DAY, start: int | None = 0
 ) -> RemoteState:
     at = log.now if now is None else now
-    return find_state(log.end, log.remote, log, log_start_offset=start, now=at, producer_expiration=expiration)
+    return find_state(log.end, log.remote, log, log_start_offset=start, expiry=BrokerExpiry(at, expiration))
 
 
 def state_of(entries: np.ndarray) -> State:
@@ -159,7 +160,7 @@ def test_state_takes_no_twin_for_an_earlier_snapshot() -> None:
     log = poisoned(None, None)
     twice = [log.remote[0], replace(log.remote[0], segment_id="twin"), log.remote[1]]
     log.snapshots[60] = {**log.truth, 50: Entry(0, 1, 2, 0, TIMESTAMP)}
-    state = find_state(60, twice, log, log_start_offset=0, now=TIMESTAMP, producer_expiration=DAY)
+    state = find_state(60, twice, log, log_start_offset=0, expiry=BrokerExpiry(TIMESTAMP, DAY))
     assert state.refused == ()
 
 
@@ -226,9 +227,9 @@ def test_where_the_segments_do_not_lead_there_nothing_is_derived(start: int, los
 def test_without_any_remote_segment_nothing_is_derived() -> None:
     log = TieredLog(end=30)
     with pytest.raises(UnknownStateError, match="no remote segment of this log ends at 30 or below"):
-        find_state(30, [], log, log_start_offset=30, now=TIMESTAMP, producer_expiration=DAY)
+        find_state(30, [], log, log_start_offset=30, expiry=BrokerExpiry(TIMESTAMP, DAY))
     with pytest.raises(UnknownStateError) as caught:
-        find_state(30, [], log, log_start_offset=0, now=TIMESTAMP, producer_expiration=DAY)
+        find_state(30, [], log, log_start_offset=0, expiry=BrokerExpiry(TIMESTAMP, DAY))
     assert "--layout" in caught.value.hint
 
 

@@ -19,6 +19,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.replay_start import StartState
@@ -192,7 +193,7 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
         11: SnapshotVerdict.MISSING,
         20: SnapshotVerdict.MISSING,
     }
-    verdicts = [each.verdict for each in found.readiness(now=TIMESTAMP, producer_expiration=None)]
+    verdicts = [each.verdict for each in found.readiness(expiry=BrokerExpiry(TIMESTAMP, None))]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
     assert "not comparable: non-transactional batch" in found.segments[3].snapshot.says
 

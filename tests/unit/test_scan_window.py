@@ -28,7 +28,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.expiry import ReplayOptions, Scan
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.window_start import window_offset
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -232,7 +232,9 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
     ran = run(runner, apply=False)
     (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
-    bounded, exact = (judged(JudgePartition(False, NOW, DAY, scan), ran.facts, []) for scan in (True, False))
+    bounded, exact = (
+        judged(JudgePartition(False, BrokerExpiry(NOW, DAY), scan), ran.facts, []) for scan in (True, False)
+    )
     assert bounded[0]["verdict"] == "READY"
     assert (exact[0]["verdict"], exact[0]["copy"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["offset"] == bounded[0]["next_base_offset"]

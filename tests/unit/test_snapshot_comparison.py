@@ -15,12 +15,14 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
 from tiersnap.snapshot.replay import snapshot_comparison
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 
 HOUR = DAY // 24
+AT_TIMESTAMP = BrokerExpiry(TIMESTAMP, DAY)
 few = settings(
     max_examples=examples(40),
     suppress_health_check=list(HealthCheck),
@@ -108,7 +110,7 @@ def compared(found: State, history: History, offset: int, start: int = 0) -> sna
 
 def judge(found: State, history: History, offset: int, start: int = 0, *, later: int = 0) -> SnapshotVerdict:
     """What a broker's file is worth `later` ms after the roll that wrote it."""
-    return compared(found, history, offset, start).verdict(roll_time(history, offset) + later, DAY)
+    return compared(found, history, offset, start).verdict(BrokerExpiry(roll_time(history, offset) + later, DAY))
 
 
 later = st.sampled_from([0, HOUR, DAY, 400 * DAY])
@@ -197,9 +199,9 @@ def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_
         differs = [each for each in right.keys() | found.keys() if right.get(each) != found.get(each)]
         sides = [side[each] for side in (right, found) for each in differs if each in side]
         is_kept = any(entry.txn_first_offset >= 0 or now - entry.timestamp < DAY for entry in sides)
-        assert comparison.verdict(now, DAY).is_trusted is not is_kept, name
-        assert comparison.verdict(now, None) is SnapshotVerdict.SUSPECT
-        assert ("harmless" in comparison.reason(now, DAY)) is not is_kept
+        assert comparison.verdict(BrokerExpiry(now, DAY)).is_trusted is not is_kept, name
+        assert comparison.verdict(BrokerExpiry(now, None)) is SnapshotVerdict.SUSPECT
+        assert ("harmless" in comparison.reason(BrokerExpiry(now, DAY))) is not is_kept
 
 
 ENTRY = Entry(epoch=0, last_sequence=4, last_offset=4, offset_delta=4, timestamp=TIMESTAMP)
@@ -213,17 +215,21 @@ def test_one_batch_stamped_2033_excuses_nobody() -> None:
     """Its time was once taken for the time the file was written at, when everybody else was idle."""
     in_2033 = replace(ENTRY, timestamp=2_000_000_000_000)
     found = of({}, {1: ENTRY, 2: in_2033})
-    assert found.verdict(TIMESTAMP + HOUR, DAY) is SnapshotVerdict.SUSPECT
-    assert found.verdict(TIMESTAMP + 30 * DAY, DAY) is SnapshotVerdict.SUSPECT, "a time in the future is young"
-    assert of({2: in_2033}, {1: ENTRY, 2: in_2033}).verdict(TIMESTAMP + HOUR, DAY) is SnapshotVerdict.SUSPECT
+    assert found.verdict(BrokerExpiry(TIMESTAMP + HOUR, DAY)) is SnapshotVerdict.SUSPECT
+    assert found.verdict(BrokerExpiry(TIMESTAMP + 30 * DAY, DAY)) is SnapshotVerdict.SUSPECT, (
+        "a time in the future is young"
+    )
+    assert (
+        of({2: in_2033}, {1: ENTRY, 2: in_2033}).verdict(BrokerExpiry(TIMESTAMP + HOUR, DAY)) is SnapshotVerdict.SUSPECT
+    )
 
 
 def test_event_time_in_the_past_and_topics_that_fell_idle_are_honest() -> None:
     for timestamp in (-1, 0, TIMESTAMP - 1000 * DAY, TIMESTAMP - DAY):
         found = of({}, {1: replace(ENTRY, timestamp=timestamp)})
-        assert found.verdict(TIMESTAMP, DAY) is SnapshotVerdict.MATCHES
-        assert "drops such idle producers" in found.reason(TIMESTAMP, DAY)
-    assert of({}, {1: replace(ENTRY, timestamp=TIMESTAMP - DAY + 1)}).verdict(TIMESTAMP, DAY) is SnapshotVerdict.SUSPECT
+        assert found.verdict(AT_TIMESTAMP) is SnapshotVerdict.MATCHES
+        assert "drops such idle producers" in found.reason(AT_TIMESTAMP)
+    assert of({}, {1: replace(ENTRY, timestamp=TIMESTAMP - DAY + 1)}).verdict(AT_TIMESTAMP) is SnapshotVerdict.SUSPECT
 
 
 def test_an_open_transaction_is_never_too_old_to_count() -> None:
@@ -232,21 +238,23 @@ def test_an_open_transaction_is_never_too_old_to_count() -> None:
     for found, computed in (({}, {1: opened}), ({1: opened}, {}), ({1: opened}, {1: ended}), ({1: ended}, {1: opened})):
         comparison = of(found, computed)
         assert comparison.harmful_until == snapshot_comparison.NEVER
-        assert comparison.verdict(TIMESTAMP + 1000 * DAY, DAY) is SnapshotVerdict.SUSPECT
+        assert comparison.verdict(BrokerExpiry(TIMESTAMP + 1000 * DAY, DAY)) is SnapshotVerdict.SUSPECT
 
 
 def test_a_producer_that_was_dropped_and_came_back_has_forgotten_its_coordinator_and_that_is_no_harm() -> None:
     fenced = replace(ENTRY, coordinator_epoch=3)
     found = of({1: ENTRY}, {1: fenced})
     assert (found.forgotten, found.differing, found.is_start) == (1, 0, False)
-    assert found.verdict(TIMESTAMP, DAY) is SnapshotVerdict.MATCHES
-    assert found.verdict(TIMESTAMP, None) is SnapshotVerdict.SUSPECT, "a broker that drops nobody forgets nothing"
+    assert found.verdict(AT_TIMESTAMP) is SnapshotVerdict.MATCHES
+    assert found.verdict(BrokerExpiry(TIMESTAMP, None)) is SnapshotVerdict.SUSPECT, (
+        "a broker that drops nobody forgets nothing"
+    )
     other = of({1: replace(ENTRY, coordinator_epoch=2)}, {1: fenced})
-    assert (other.differing, other.verdict(TIMESTAMP, DAY)) == (1, SnapshotVerdict.SUSPECT)
+    assert (other.differing, other.verdict(AT_TIMESTAMP)) == (1, SnapshotVerdict.SUSPECT)
 
 
 def test_a_file_that_knows_more_and_lacks_the_idle_may_go_up_as_one_that_extends() -> None:
     computed = {1: replace(ENTRY, timestamp=0, last_offset=14)}
     found = snapshot_comparison.compare(rows({7: ENTRY}), rows(computed), history_from=10)
     assert (found.strict, found.extending, found.is_start) == (SnapshotVerdict.SUSPECT, 1, False)
-    assert found.verdict(TIMESTAMP, DAY) is SnapshotVerdict.EXTENDS
+    assert found.verdict(AT_TIMESTAMP) is SnapshotVerdict.EXTENDS

@@ -25,7 +25,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
-from tiersnap.snapshot.replay.expiry import ReplayOptions
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SegmentFile, StoredDecode, decode_batches
@@ -173,7 +173,8 @@ def test_every_boundary_of_the_bundled_logs_is_what_kafkas_own_classes_fold(tmp_
 
 
 def test_tasks_can_be_sent_to_executors() -> None:
-    for task in (DecodeSegments(True, 1), ReplayPartition(ReplayOptions(), None, 1, 2), JudgePartition(False, 1, DAY)):
+    judge = JudgePartition(False, BrokerExpiry(1, DAY))
+    for task in (DecodeSegments(True, 1), ReplayPartition(ReplayOptions(), None, 1, 2), judge):
         assert pickle.loads(pickle.dumps(task)) == task
 
 
@@ -195,7 +196,7 @@ def warehouse(tmp_path: Path) -> tuple[str, Runner]:
 
 def test_verdicts_read_without_a_jvm_are_those_of_the_run(warehouse: tuple[str, Runner]) -> None:
     folder, runner = warehouse
-    judge = JudgePartition(False, runner.runs, DAY)
+    judge = JudgePartition(False, BrokerExpiry(runner.runs, DAY))
     found = [row for batch in readiness(folder, judge) for row in batch.to_pylist()]
     expected = runner(every_boundary=True).readiness
     assert [row["verdict"] for row in expected].count("ALREADY_TIERED") == 6
@@ -207,7 +208,7 @@ def test_a_table_before_its_first_commit_has_no_rows_and_a_warehouse_without_fac
 ) -> None:
     assert read_table(str(tmp_path), "segments", ["topic", "run"]).num_rows == 0
     with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
-        list(readiness(str(tmp_path), JudgePartition(False, 1, DAY)))
+        list(readiness(str(tmp_path), JudgePartition(False, BrokerExpiry(1, DAY))))
 
 
 def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
@@ -215,4 +216,4 @@ def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
     (log,) = Path(folder, "partitions", "_delta_log").glob("*.json")
     log.write_text("{nonsense")
     with pytest.raises(CorruptDataError, match="partitions: not readable as a Delta table"):
-        list(readiness(folder, JudgePartition(False, 1, DAY)))
+        list(readiness(folder, JudgePartition(False, BrokerExpiry(1, DAY))))

@@ -10,6 +10,7 @@ from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_snapshot_comparison import rows
 from tests.unit.test_trust_moved_start import DATA, OLD, against
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.unit
 
 DAY = 86_400_000
 LATER = TIMESTAMP + 400 * DAY
+AT_LATER = BrokerExpiry(LATER, DAY)
 PLAIN = Entry(epoch=0, last_sequence=3, last_offset=150, offset_delta=2, timestamp=TIMESTAMP)
 
 
@@ -27,23 +29,23 @@ def said(theirs: dict[int, Entry], ours: dict[int, Entry], start: int = 0) -> st
 @pytest.mark.parametrize("verdict", [SnapshotVerdict.CORRUPT, SnapshotVerdict.MISSING, SnapshotVerdict.UNVERIFIED])
 def test_what_was_not_compared_stays_what_it_is_however_late(verdict: SnapshotVerdict) -> None:
     found = Comparison(verdict, "the words", extending=1)
-    assert found.verdict(LATER, DAY) is verdict
-    assert found.reason(LATER, DAY) == "the words"
+    assert found.verdict(AT_LATER) is verdict
+    assert found.reason(AT_LATER) == "the words"
 
 
 @pytest.mark.parametrize("kind", ["lacking", "differing", "unexplained"])
 def test_each_kind_of_difference_is_harmless_once_its_producers_are_dropped(kind: str) -> None:
     found = Comparison(SnapshotVerdict.SUSPECT, "one", harmful_until=TIMESTAMP, **{kind: 1})
-    assert found.does_harm(TIMESTAMP + DAY - 1, DAY)
-    assert not found.does_harm(TIMESTAMP + DAY, DAY)
-    assert found.does_harm(LATER, None)
-    assert found.reason(LATER, DAY) == "one: harmless, a broker that loads the file drops such idle producers anyway"
+    assert found.does_harm(BrokerExpiry(TIMESTAMP + DAY - 1, DAY))
+    assert not found.does_harm(BrokerExpiry(TIMESTAMP + DAY, DAY))
+    assert found.does_harm(BrokerExpiry(LATER, None))
+    assert found.reason(AT_LATER) == "one: harmless, a broker that loads the file drops such idle producers anyway"
 
 
 def test_a_forgotten_marker_is_harmless_while_producers_are_dropped_at_all() -> None:
     found = Comparison(SnapshotVerdict.SUSPECT, "one", forgotten=1)
-    assert found.reason(LATER, DAY) == "one: harmless, the next marker of each sets it again"
-    assert found.does_harm(LATER, None)
+    assert found.reason(AT_LATER) == "one: harmless, the next marker of each sets it again"
+    assert found.does_harm(BrokerExpiry(LATER, None))
 
 
 def test_producers_without_transactions_match_although_no_coordinator_is_set() -> None:

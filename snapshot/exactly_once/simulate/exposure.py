@@ -26,6 +26,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
 )
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import NONE
 
 _NEVER = 2**63 - 1
@@ -79,7 +80,7 @@ class ProducersAtRisk:
             era: the brokers that are asked whether they append a batch once more.
             delivery_timeout: ms, the producers' delivery.timeout.ms.
         """
-        leader = leader.live(now=now, expiration=expiration)
+        leader = leader.live(BrokerExpiry(now, expiration))
         entries = leader.entries
         seen = sightings.of(entries["producer_id"])
         self.first_seen, self.last_marker = seen["first_seen"], seen["last_marker"]

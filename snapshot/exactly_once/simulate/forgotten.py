@@ -21,7 +21,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, as_
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
+from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning, is_continued
@@ -55,17 +55,13 @@ class Forgotten:
 
 
 def find_forgotten(
-    look: RemoteLook, filesystem: FileSystem, partition: Partition, *, now: int, producer_expiration: int | None
+    look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
     """Return what a replica forgot; None if it knows each producer that lives.
 
     Only a log that may begin in remote storage is looked at. The file that a broker would load is compared with the
     remote snapshots of the time in which producers live. If it lacks a producer of theirs, the log is read, and the
     remote segments that tell its state, as `simulate` reads them; this decides.
-
-    Args:
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
 
     Raises:
         UnknownStateError: a producer is lacking, and remote storage does not tell the state of the log, or the log is
@@ -79,14 +75,14 @@ def find_forgotten(
         return None
     partition, broker = as_tiered(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
     start = broker.start(filesystem, partition)
-    living = look.living_producers(partition, start.offset, now=now, producer_expiration=producer_expiration)
+    living = look.living_producers(partition, start.offset, expiry)
     if start.entries is None or np.isin(living, start.entries["producer_id"]).all():
         return None
-    begins = beginning(look, now, producer_expiration, partition)
+    begins = beginning(look, expiry, partition)
     simulation = HostSimulation(
         broker,
-        Expiry(DEFAULT_EXPIRATION_MS, now),
-        producer_expiration,
+        Expiry(DEFAULT_EXPIRATION_MS, expiry.now),
+        expiry.expiration,
         BROKER_ERAS,
         CLIENT_ERAS,
         transaction_version=1,
@@ -111,10 +107,10 @@ def find_forgotten(
 
 
 def told_forgotten(
-    look: RemoteLook, filesystem: FileSystem, partition: Partition, *, now: int, producer_expiration: int | None
+    look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> Forgotten | None:
     """Return what `find_forgotten` does; 0 of 0 if that is not known, and `meets` says why."""
     try:
-        return find_forgotten(look, filesystem, partition, now=now, producer_expiration=producer_expiration)
+        return find_forgotten(look, filesystem, partition, expiry)
     except TiersnapError as error:
         return Forgotten(0, 0, f"not known: {error.message}")

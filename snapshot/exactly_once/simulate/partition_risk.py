@@ -18,7 +18,8 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, Survey, causes
-from tiersnap.snapshot.replay.snapshot_comparison import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
@@ -36,6 +37,11 @@ class RiskSettings:
     read_rate: int = DEFAULT_READ_RATE  # bytes a second at which a log is replayed
     is_tiering_enabled: bool = False  # remote storage is enabled for the topics already
     era: BrokerEra = BROKER_ERAS[-1]  # the brokers that answer
+
+    @property
+    def broker_expiry(self) -> BrokerExpiry:
+        """Return what a broker drops now."""
+        return BrokerExpiry(self.now, self.producer_expiration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +112,14 @@ class RiskedPartition:
 
 def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
     """Reckon everything that a survey allows to be said."""
-    now, expiration = settings.now, settings.producer_expiration
+    expiry = settings.broker_expiry
     offsets = survey.aligned_offsets
     none = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
     found = {**dict.fromkeys(offsets, none), **survey.found}
     # A broker deletes what lies at or below the log's beginning.
     begins = survey.segments[0].base_offset if survey.segments else 0
     kept = {offset: each for offset, each in found.items() if offset > begins}
-    said = causes(kept, now=now, producer_expiration=expiration)
+    said = causes(kept, expiry)
     producers = _producers(survey, settings)
     readable = [offset for offset in offsets if offset >= survey.read_from]
     exposed = {} if producers is None else dict(zip(readable, producers.exposures(readable), strict=True))
@@ -124,7 +130,7 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
         boundaries.append(
             RiskedBoundary(
                 offset,
-                found[offset].compared.verdict(now, expiration),
+                found[offset].compared.verdict(expiry),
                 said[offset],
                 exposed.get(offset),
                 survey.crossing.get(offset),
@@ -132,8 +138,8 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
                 replay_cost(
                     survey.segments,
                     offset,
-                    now=now,
-                    expiration=expiration,
+                    now=expiry.now,
+                    expiration=expiry.expiration,
                     first_open_offset=min((first for _, first in opened or ()), default=None),
                     starts=starts,
                     read_rate=settings.read_rate,
@@ -141,12 +147,12 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
             )
         )
     blocked = {each.offset for each in boundaries if each.is_blocked}
-    rate = write_rate(survey.segments, now=now)
+    rate = write_rate(survey.segments, now=expiry.now)
     wait = waiting(
         survey.segments,
         {each.base_offset for each in survey.segments if each.next_base_offset in blocked},
         settings.retention,
-        now=now,
+        now=expiry.now,
         rate=rate,
         is_tiering_enabled=settings.is_tiering_enabled,
     )

@@ -27,10 +27,10 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import entries_at_first, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, from_entries
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
@@ -182,8 +182,7 @@ def replicas(
         found.after.deltas(),
         found.all_batches.newest(),
         found.after_batches.newest(),
-        now=expiry.now,
-        producer_expiration=producer_expiration,
+        BrokerExpiry(expiry.now, producer_expiration),
     )
     return Replicas(partition, start, both.leader, both.replica, both.expired, findings)
 
@@ -245,9 +244,7 @@ def in_its_place(
     after: np.ndarray,
     all_batches: np.ndarray,
     after_batches: np.ndarray,
-    *,
-    now: int,
-    producer_expiration: int | None,
+    expiry: BrokerExpiry,
 ) -> InItsPlace:
     """Return both states of one partition.
 
@@ -256,19 +253,13 @@ def in_its_place(
         at_start: ENTRY_DTYPE, the replica's snapshot.
         after: DELTA_DTYPE, of the log from there on.
         all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and from there on.
-        now: ms.
-        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     """
     # A broker drops what has expired when it loads the file, and again whenever it looks.
-    loaded = live_entries(at_start, as_of=now, expiration=producer_expiration)
+    loaded = expiry.live(at_start)
     state = ProducerFold(loaded.size)
     state.combine(from_entries(loaded))
     state.combine(after)
     leader = ReplicaState.of(at_end, all_batches)
     replica = ReplicaState.of(state.entries(), entry_batches(loaded), after_batches)
-    alive = leader.live(now=now, expiration=producer_expiration)
-    return InItsPlace(
-        alive,
-        replica.live(now=now, expiration=producer_expiration),
-        leader.entries.size - alive.entries.size,
-    )
+    alive = leader.live(expiry)
+    return InItsPlace(alive, replica.live(expiry), leader.entries.size - alive.entries.size)

@@ -12,7 +12,8 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE, NO_SEQUENCE
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
-from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 CACHED_BATCHES = 5
 BATCH_DTYPE = np.dtype(
@@ -56,9 +57,9 @@ class ReplicaState:
             is_there &= same["last_offset"] == own["last_offset"]
         return cls(entries, newest_batches(own.compress(~is_there), recent))
 
-    def live(self, *, now: int, expiration: int | None) -> ReplicaState:
-        """Drop producers that were idle for `expiration` (ms) at `now`, as brokers do."""
-        entries = live_entries(self.entries, as_of=now, expiration=expiration)
+    def live(self, expiry: BrokerExpiry) -> ReplicaState:
+        """Drop idle producers, as brokers do."""
+        entries = expiry.live(self.entries)
         kept = np.isin(self.batches["producer_id"], entries["producer_id"])
         return ReplicaState(entries, self.batches.compress(kept))
 

@@ -124,7 +124,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
     """Return the row of a partition."""
     survey, settings, worst = risk.survey, risk.settings, risk.worst
     leader = survey.leader
-    alive = None if leader is None else leader.live(now=settings.now, expiration=settings.producer_expiration)
+    alive = None if leader is None else leader.live(settings.broker_expiry)
     return PartitionRow(
         survey.log_dir,
         survey.topic,

@@ -16,6 +16,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
@@ -48,20 +49,16 @@ class SnapshotFound:
         return is_read and self.file_bytes == HEADER_LENGTH
 
 
-def causes(
-    found: Mapping[int, SnapshotFound], *, now: int, producer_expiration: int | None
-) -> dict[int, SnapshotCause | None]:
+def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int, SnapshotCause | None]:
     """Return the cause at each boundary, None if a right snapshot there knows somebody.
 
     Args:
         found: by offset, of every boundary of the log and of every other snapshot file.
-        now: ms.
-        producer_expiration: ms; see `Comparison.verdict`.
     """
     has_older = False
     said: dict[int, SnapshotCause | None] = {}
     for offset, each in sorted(found.items()):
-        verdict = each.compared.verdict(now, producer_expiration)
+        verdict = each.compared.verdict(expiry)
         said[offset] = _cause(each, verdict, has_older=has_older)
         has_older |= verdict is not SnapshotVerdict.MISSING
     return said

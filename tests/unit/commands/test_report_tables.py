@@ -14,6 +14,7 @@ from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.remote_log_segments import STATES, AttemptState, newest_states, read_states, unneeded
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -54,7 +55,7 @@ def test_a_table_whose_file_is_damaged_is_told_as_damage(harm: str, tmp_path: Pa
 
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
-        list(readiness(str(tmp_path), JudgePartition(replace=False, now=NOW, producer_expiration=None)))
+        list(readiness(str(tmp_path), JudgePartition(replace=False, expiry=BrokerExpiry(NOW, None))))
 
 
 def copy_row(
