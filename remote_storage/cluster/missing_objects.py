@@ -16,8 +16,8 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, ma
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stored.claims import read_claim
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.indexes import decode_time_index
 

@@ -12,8 +12,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
 
 

@@ -22,8 +22,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
-from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000

@@ -15,8 +15,8 @@ from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

@@ -24,8 +24,8 @@ from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
 from tiersnap.remote_storage.mend.stored_files import keep_copy, not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

@@ -36,7 +36,7 @@ from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob

@@ -28,9 +28,9 @@ from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptCheckpointError, UsageError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES

@@ -29,8 +29,8 @@ from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claim_holder import is_gone
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
-from tiersnap.remote_storage.stores.in_parallel import in_parallel, in_waves
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 

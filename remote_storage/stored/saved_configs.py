@@ -29,8 +29,8 @@ from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRID
 from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.claim_holder import Process, is_gone, this_process
 from tiersnap.remote_storage.stored.stored_json import Count, Stored, StoredObject, Text
-from tiersnap.remote_storage.stores.in_parallel import in_parallel
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+from tiersnap.remote_storage.stores.requests import Deadline, current, earliest
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from typing import BinaryIO
 import google_crc32c
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.remote_storage.stores.directory_files import (
     UNFINISHED,
     Temporary,
@@ -49,6 +48,7 @@ from tiersnap.remote_storage.stores.object_store import (
     other_content,
     too_large,
 )
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)

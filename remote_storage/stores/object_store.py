@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 from tiersnap.snapshot.units import count_of
 

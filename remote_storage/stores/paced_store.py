@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -23,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import human_bytes
 

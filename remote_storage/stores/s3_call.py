@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.client import BaseClient
 
-from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
+from tiersnap.remote_storage.stores.requests import Deadline, current, earliest
 
 _SLOWEST = 256 * 1024  # bytes a second; who sends a body slower than that is cut off
 _thread = threading.local()

@@ -20,7 +20,7 @@ from botocore.model import OperationModel
 from botocore.utils import determine_content_length, parse_timestamp
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.stores.in_parallel import MOST_AT_ONCE
+from tiersnap.remote_storage.stores.requests import MOST_AT_ONCE
 from tiersnap.remote_storage.stores.s3_answers import S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult, ended_early
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.s3_answers import S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import error_code, translated

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 import google_crc32c
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     ObjectInfo,
@@ -31,6 +30,7 @@ from tiersnap.remote_storage.stores.object_store import (
     changed_since_read,
     other_content,
 )
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.stores.s3_answers import S3Answer
 from tiersnap.remote_storage.stores.s3_client import error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_settings import Checksums

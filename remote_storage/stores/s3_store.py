@@ -12,7 +12,6 @@ from itertools import islice
 
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -23,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import (
     UnfinishedUpload,
     too_large,
 )
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.remote_storage.stores.s3_answers import S3Answer, S3Client
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import client_of, error_code, http_status, is_missing_object, translated

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
-from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob

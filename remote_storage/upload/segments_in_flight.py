@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, Ended, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import TierJob

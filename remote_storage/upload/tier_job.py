@@ -18,8 +18,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claim_holder import Process, this_process
-from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.snapshot.errors import IncompleteBundleError, RecordedError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs

@@ -18,8 +18,8 @@ from functools import partial
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutResult
+from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_listed, check_stored
 from tiersnap.snapshot import __version__

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import google_crc32c
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -23,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, TransientError
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
@@ -24,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import TransientError
 
 _T = TypeVar("_T")

@@ -11,9 +11,9 @@ import google_crc32c
 import pytest
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
-from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TransientError
 from tiersnap.snapshot.log.file_system import LOCAL

@@ -12,8 +12,8 @@ import pytest
 
 from tests.s3.conftest import settings_for
 from tests.s3.trickling_server import TricklingServer
-from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import ExitCode, TransientError

@@ -12,8 +12,8 @@ import pytest
 
 from tests.s3.conftest import settings_for
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.object_store import PutOutcome
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED, UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.stores.s3_put import (
     etag_of_parts,
     extend,
