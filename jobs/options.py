@@ -19,7 +19,6 @@ from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, ClusterAnswer
 from tiersnap.snapshot.units import format_duration
 
@@ -153,25 +152,10 @@ def rate_option(meant: str) -> Option:
 
 
 def expiry(expiration: int | None, as_of: int | None, now: int, producer_expiration: int | None) -> Expiry:
-    """Return the rule that --expiration, --as-of and --producer-expiration give together; all in ms.
-
-    Raises:
-        UsageError: a file by that rule would lack producers that a broker still keeps.
-    """
-    if expiration is not None and (producer_expiration is None or expiration < producer_expiration):
-        raise UsageError(
-            f"--expiration {format_duration(expiration)} is below the broker's producer.id.expiration.ms, "
-            f"{format_duration(producer_expiration)}: the files would lack producers that it still keeps",
-            hint="give a longer --expiration, or the broker's own value as --producer-expiration",
-        )
-    if as_of is not None and as_of > now:
-        raise UsageError(
-            "--as-of lies in the future: the files would lack producers that are alive",
-            hint="leave --as-of out: expiry is then counted at each boundary",
-        )
+    """Return the rule that --expiration, --as-of and --producer-expiration give together, checked; all in ms."""
     from tiersnap.snapshot.replay.expiry import Expiry
 
-    return Expiry(expiration, now, as_of)
+    return Expiry(expiration, now, as_of).checked(producer_expiration)
 
 
 # Log directories -----------------------------------------------------------------------------------------------------

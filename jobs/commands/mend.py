@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.mending import Mending
+    from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -129,7 +130,10 @@ def mend(
     What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
     publish. Plain text goes among no encrypted segments.
     """
-    logs = partial(_logs, log_dirs, topic, expiration, producer_expiration, now)
+    from tiersnap.remote_storage.mend.right_segments import MendRules
+
+    rules = MendRules(opt.expiry(expiration, None, now, producer_expiration), producer_expiration)
+    logs = partial(_logs, log_dirs, topic, rules)
     if cluster is None:
         if wrong or depth or delete_bad:
             raise UsageError("--from, --depth and --delete-bad need --bootstrap-server", hint="tiersnap mend --help")
@@ -167,23 +171,19 @@ def mend(
 def _logs(
     log_dirs: tuple[str, ...],
     topic: re.Pattern[str] | None,
-    expiration: int | None,
-    producer_expiration: int | None,
-    now: int,
+    rules: MendRules,
     target: ObjectStore,
     layout: Layout,
 ) -> RemoteLogs:
     from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
     from tiersnap.remote_storage.inventory.observe import Observe
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
-    from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
-    begins = Beginnings(partial(beginning, Observe(target, layout), BrokerExpiry(now, producer_expiration)))
+    begins = Beginnings(partial(beginning, Observe(target, layout), rules.broker_expiry))
     local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
-    return RemoteLogs(target, layout, MendRules(Expiry(expiration, now), producer_expiration), local, {})
+    return RemoteLogs(target, layout, rules, local, {})
 
 
 def _unmanaged(

@@ -23,7 +23,10 @@ def new_run_id() -> str:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source."""
+    """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source.
+
+    UsageError also for an expiration by which what is written lacks producers that brokers keep.
+    """
 
     sources: tuple[str, ...]  # as `places_of` names them, one replica of a partition each
     remote: str  # URI
@@ -48,6 +51,7 @@ class RunSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", places_of(self.sources))
         object.__setattr__(self, "leaders", places_of(self.leaders))
+        self.replay.expiry(self.now).checked(self.replay.producer_expiration)
         for leader in self.leaders:
             if leader not in self.sources:
                 raise UsageError(f"--leader {leader} is none of the sources", hint="give it with --source, too")

@@ -16,6 +16,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.replay.producer_fold import live_entries
+from tiersnap.snapshot.units import format_duration
 
 DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
@@ -29,6 +30,25 @@ class Expiry:
     expiration: int | None
     now: int  # the run's only reading of the clock
     as_of: int | None = None  # another time for all boundaries; None reckons at each boundary
+
+    def checked(self, producer_expiration: int | None) -> Expiry:
+        """Return it, for a broker with that producer.id.expiration.ms (None if it never drops producers).
+
+        Raises:
+            UsageError: a file by this rule would lack producers that the broker still keeps.
+        """
+        if self.expiration is not None and (producer_expiration is None or self.expiration < producer_expiration):
+            raise UsageError(
+                f"--expiration {format_duration(self.expiration)} is below the broker's producer.id.expiration.ms, "
+                f"{format_duration(producer_expiration)}: the files would lack producers that it still keeps",
+                hint="give a longer --expiration, or the broker's own value as --producer-expiration",
+            )
+        if self.as_of is not None and self.as_of > self.now:
+            raise UsageError(
+                "--as-of lies in the future: the files would lack producers that are alive",
+                hint="leave --as-of out: expiry is then counted at each boundary",
+            )
+        return self
 
     def time_of(self, boundary_timestamp: int) -> int | None:
         """The time that idle producers are counted back from, None where nothing is left out.
@@ -104,6 +124,10 @@ class ReplayOptions:
         if self.scan is Scan.EXACT or self.expiration is None:
             return None
         return (now if self.as_of is None else self.as_of) - self.expiration
+
+    def expiry(self, now: int) -> Expiry:
+        """Return the rule of what is written at `now` (ms)."""
+        return Expiry(self.expiration, now, self.as_of)
 
     def broker_expiry(self, now: int) -> BrokerExpiry:
         """Return what a broker drops at `now` (ms)."""

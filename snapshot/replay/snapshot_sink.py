@@ -15,7 +15,7 @@ from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.replay.expiry import Expiry, ReplayOptions
+from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.partition_replay import may_be_stored
 from tiersnap.snapshot.replay.partition_state import Boundary
@@ -145,7 +145,7 @@ class BoundaryStore:
             self.errors.append(error)
 
     def _object(self, boundary: Boundary) -> SnapshotObject:
-        expiry = Expiry(self.options.expiration, self.now, self.options.as_of)
+        expiry = self.options.expiry(self.now)
         entries = expiry.live(boundary.entries, boundary.max_timestamp)
         return SnapshotObject(
             self.partition.topic,

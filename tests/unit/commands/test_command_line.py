@@ -57,6 +57,25 @@ def test_a_usage_error_is_an_object_on_stdout_as_any_other_error(words: tuple[st
     assert len(ran.out.splitlines()) == 1 or output == "json"
 
 
+PLACES = {
+    "repair": ("LOGDIR",),
+    "tier": ("LOGDIR", "--remote", "REMOTE"),
+    "run": ("--source", "LOGDIR", "--remote", "REMOTE", "--warehouse", "WAREHOUSE", "--print-submit"),
+    "simulate": ("LOGDIR",),
+    "mend": ("--remote", "REMOTE", "--unmanaged"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_an_expiration_below_the_brokers_is_refused(tmp_path: Path, name: str) -> None:
+    """What is written then lacks producers that brokers keep; `run` and `mend` wrote it."""
+    (tmp_path / "REMOTE").mkdir()
+    write_small_log(tmp_path / "LOGDIR")
+    words = [str(tmp_path / word) if word.isupper() else word for word in PLACES[name]]
+    ran = tiersnap(name, *words, "--expiration", "1h")
+    assert_said(ran, 2, "--expiration 1h is below the broker's producer.id.expiration.ms, 1d")
+
+
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
     from tiersnap.jobs.cli import run
 
