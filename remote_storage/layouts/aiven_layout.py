@@ -17,43 +17,30 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 
-DEFAULT_CHUNK_SIZE = 4 << 20
-_KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
+_CHUNK_SIZE = 4 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class AivenLayout:
-    """Objects that a broker with the plugin reads; `chunk_size` is in bytes."""
+class AivenLayout(Layout):
+    """Objects that a broker with the plugin reads."""
 
-    chunk_size: int = DEFAULT_CHUNK_SIZE
-    name: str = "aiven"
-
-    @property
-    def is_local(self) -> bool:
-        return False
+    name = "aiven"
+    is_local = False
+    kinds = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         parts = {index: indexes[index] for index in IndexType if index in indexes}
         sizes = {index: len(part) for index, part in parts.items()}
-        manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
+        manifest = rsm_manifest.encode(metadata, sizes, chunk_size=_CHUNK_SIZE)
         _, indexes_key, manifest_key = self.object_keys(metadata)
         return (PlannedObject(indexes_key, b"".join(parts.values())), PlannedObject(manifest_key, manifest))
-
-    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        return tuple(keys.segment(kind, metadata) for kind in _KINDS)
-
-    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return keys.segment(KeyKind.LOG, metadata)
-
-    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return keys.segment_stem(metadata)
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is a manifest that is right about the other two."""

@@ -1,12 +1,15 @@
-"""The protocol of layouts: which objects a remote segment has, their order, and how a reader finds its indexes."""
+"""The base of layouts: which objects a remote segment has, their order, and how a reader finds its indexes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar
 
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
@@ -37,17 +40,27 @@ class PlannedObject:
     content: bytes
 
 
-class Layout(Protocol):
+@dataclass(frozen=True, slots=True)
+class Layout(ABC):
     """The objects of a segment; layouts are values and can be pickled."""
 
-    @property
-    def name(self) -> str:
-        """For reports and settings."""
+    name: ClassVar[str]  # for reports and settings
+    is_local: ClassVar[bool]  # whether segments lie as LocalTieredStorage lays them
+    kinds: ClassVar[tuple[KeyKind, ...]]  # of all objects that a segment can have, the log first
 
-    @property
-    def is_local(self) -> bool:
-        """Return whether segments lie as LocalTieredStorage lays them."""
+    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """Every key that the copy can have, in the order of `kinds`."""
+        return tuple(keys.segment(kind, metadata) for kind in self.kinds)
 
+    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """The key of the segment file, which is verbatim in every layout here."""
+        return keys.segment(self.kinds[0], metadata)
+
+    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """Return the prefix that the keys of the segment's objects share with no others."""
+        return keys.segment_stem(metadata, local=self.is_local)
+
+    @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """Return the objects to write behind the log, in this order; the last one makes the segment visible.
 
@@ -55,18 +68,11 @@ class Layout(Protocol):
             indexes: all but the transaction index, which not every segment has.
         """
 
-    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Every key that the copy can have, the log's first, the others in the order of `plan`."""
-
-    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """The key of the segment file, which is verbatim in every layout here."""
-
-    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return the prefix that the keys of the segment's objects share with no others."""
-
+    @abstractmethod
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """Return how much of the segment is in the store."""
 
+    @abstractmethod
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """Content of one index, None for a transaction index that the segment never had.
 

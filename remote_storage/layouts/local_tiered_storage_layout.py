@@ -15,19 +15,11 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject, StoredState
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject, StoredState
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
 
-_KINDS = (
-    KeyKind.LOCAL_LOG,
-    KeyKind.LOCAL_OFFSET_INDEX,
-    KeyKind.LOCAL_TIME_INDEX,
-    KeyKind.LOCAL_TRANSACTION_INDEX,
-    KeyKind.LOCAL_LEADER_EPOCHS,
-    KeyKind.LOCAL_SNAPSHOT,
-)
 KIND_OF_INDEX = {
     IndexType.OFFSET: KeyKind.LOCAL_OFFSET_INDEX,
     IndexType.TIMESTAMP: KeyKind.LOCAL_TIME_INDEX,
@@ -38,27 +30,25 @@ KIND_OF_INDEX = {
 
 
 @dataclass(frozen=True, slots=True)
-class LocalTieredStorageLayout:
+class LocalTieredStorageLayout(Layout):
     """Files that a broker with LocalTieredStorage reads."""
 
-    name: str = "local-tiered-storage"
-
-    @property
-    def is_local(self) -> bool:
-        return True
+    name = "local-tiered-storage"
+    is_local = True
+    kinds = (
+        KeyKind.LOCAL_LOG,
+        KeyKind.LOCAL_OFFSET_INDEX,
+        KeyKind.LOCAL_TIME_INDEX,
+        KeyKind.LOCAL_TRANSACTION_INDEX,
+        KeyKind.LOCAL_LEADER_EPOCHS,
+        KeyKind.LOCAL_SNAPSHOT,
+    )
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
-        return tuple(PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents)
-
-    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        return tuple(keys.segment(kind, metadata) for kind in _KINDS)
-
-    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return keys.segment(KeyKind.LOCAL_LOG, metadata)
-
-    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
-        return keys.segment_stem(metadata, local=True)
+        return tuple(
+            PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in self.kinds if kind in contents
+        )
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout; complete is all mandatory files and a log of the right size."""

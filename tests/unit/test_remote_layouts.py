@@ -27,7 +27,7 @@ from tiersnap.snapshot.repair.index_check import CheckedIndexes
 
 pytestmark = pytest.mark.unit
 
-LAYOUTS = [AivenLayout(), AivenLayout(chunk_size=999), LocalTieredStorageLayout()]
+LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
 SEGMENT_ID = "adh9f8BMS4anaUnD8KWfWg"
 
 # Written out by hand after io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1 and its serde tests. That class
@@ -122,7 +122,7 @@ def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(tmp_path):
     assert "broker" in raised.value.hint
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "aiven-prefix", "local"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "local"])
 @pytest.mark.parametrize("with_transactions", [False, True])
 def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transactions):
     store = DirectoryStore(tmp_path / "remote")
@@ -187,7 +187,7 @@ def test_local_tiered_storage_files_are_those_of_kafka(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "aiven-prefix", "local"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "local"])
 def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
     segment = make_segment(tmp_path / "log", with_transactions=True)
     copy = attempt(segment)
