@@ -62,36 +62,16 @@ class RemoteCoverage:
 NOTHING_REMOTE = RemoteCoverage()
 
 
-def coverage_of(
-    copies: Iterable[CopyFacts],
-    lineage: LeaderEpochs,
-    log_end_offset: int,
-    *,
-    in_flight: Iterable[int] = (),
-    expired_to: int = 0,
-    unfinished: Iterable[Interval] = (),
-    broker_wrote_at: int | None = None,
-    encrypted_by: str = "",
-) -> RemoteCoverage:
+def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
     """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
-        in_flight, expired_to, unfinished, broker_wrote_at, encrypted_by: see RemoteCoverage.
     """
     complete = [copy for copy in copies if copy.is_complete]
     agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
-    highest = _highest(complete, lineage, log_end_offset)
-    return RemoteCoverage(
-        tuple(joined(agreed)),
-        highest,
-        frozenset(in_flight),
-        expired_to,
-        tuple(unfinished),
-        broker_wrote_at,
-        encrypted_by,
-    )
+    return RemoteCoverage(tuple(joined(agreed)), _highest(complete, lineage, log_end_offset))
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

@@ -7,7 +7,7 @@ which nothing is there may have an old checkpoint.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -71,13 +71,11 @@ class RemoteListing:
             log_end_offset: of the local log, exclusive.
         """
         begun = [copy for copy in self.copies if not copy.is_finished]
-        return coverage_of(
-            (copy.facts for copy in self.copies),
-            leader_epochs or (),
-            log_end_offset,
-            in_flight=[copy.start_offset for copy in begun if not copy.is_ours],
+        return replace(
+            coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
+            in_flight=frozenset(copy.start_offset for copy in begun if not copy.is_ours),
             expired_to=self.expired_to or 0,
-            unfinished=[(copy.start_offset, copy.end_offset) for copy in begun if copy.is_ours],
+            unfinished=tuple((copy.start_offset, copy.end_offset) for copy in begun if copy.is_ours),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
         )
