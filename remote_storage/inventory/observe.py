@@ -76,7 +76,7 @@ class Observe:
         # copier is at it; who tiers it finishes it or makes it again.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
         copies += [_listed(each, is_done=False) for each in found.uncounted]
-        copies += [ListedCopy(each.segment_id, each.start_offset, each.end_offset, is_ours=True) for each in lost]
+        copies += lost
         shown = self._encryption.of_found(found) if segments and self.refuses_plaintext and not local else None
         copies += [
             ListedCopy(
@@ -120,15 +120,6 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LostSegment:
-    """A remote segment of ours that is lost; offsets are those of the local segment, `end_offset` exclusive."""
-
-    segment_id: str
-    start_offset: int
-    end_offset: int
-
-
 def find_lost(
     store: ObjectStore,
     found: RemoteInventory,
@@ -137,10 +128,10 @@ def find_lost(
     known_to_brokers: Container[str] | None = None,
     *,
     local: bool,
-) -> Iterator[LostSegment]:
+) -> Iterator[ListedCopy]:
     """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
 
-    A request for each such segment that is claimed and not whole, else none.
+    Each has the offsets of the local segment. A request for each such segment that is claimed and not whole, else none.
 
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
@@ -172,7 +163,7 @@ def find_lost(
         if known_to_brokers is not None:
             is_lost = not any(each in known_to_brokers for each in ids)
         if is_lost and not complete_in_other_layout(store, found.partition, ids, local=local):
-            yield LostSegment(min(ids), base, end)
+            yield ListedCopy(min(ids), base, end, is_ours=True)
 
 
 def _named(claim: Claim) -> frozenset[str]:
