@@ -67,9 +67,9 @@ def maintain_tables(
         raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
     from tiersnap.jobs.pipeline.maintenance import maintain
     from tiersnap.jobs.pipeline.one_writer import only_run
-    from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.jobs.pipeline.warehouse import Warehouse
     from tiersnap.snapshot.log.places import located
+    from tiersnap.snapshot.report.run_info import new_run_id
 
     with only_run(located(warehouse), new_run_id(), s3) as check:
         tables = Warehouse(spark.session(), located(warehouse), check)

@@ -140,13 +140,13 @@ def mend(
         mended = _unmanaged(place, logs, topic, unmanaged, allow_plaintext, apply)
         lacking = count_of(len(mended.done), "segment lacks an object", "segments lack an object")
         return _told(output, mended, lacking, apply=apply)
-    from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic
+    from tiersnap.snapshot.report.run_info import new_run_id
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
     target, layout = prover.store, prover.layout(place.layout)

@@ -168,7 +168,7 @@ def scan(
         sinks.send(lambda: metrics.samples(totals.exit_code))
     if page is not None and report is not None:
         from tiersnap.jobs.host_report import host_run
-        from tiersnap.jobs.pipeline.settings import new_run_id
+        from tiersnap.snapshot.report.run_info import new_run_id
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
         info = host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or "")

@@ -78,8 +78,8 @@ class HostRequest:
     @cached_property
     def tierer(self) -> Tierer:
         """This run, whose attempts its id names."""
-        from tiersnap.jobs.pipeline.settings import new_run_id
         from tiersnap.remote_storage.upload.tier_job import Tierer
+        from tiersnap.snapshot.report.run_info import new_run_id
 
         return Tierer(new_run_id(), self.now)
 

@@ -18,7 +18,6 @@ from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
-from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK, CheckTask
@@ -26,6 +25,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked
+from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.sum_up_checks import SUMMED, of_summed, sum_up

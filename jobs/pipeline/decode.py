@@ -14,10 +14,10 @@ from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
-from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.replay.expiry import ReplayOptions
-
-
-def new_run_id() -> str:
-    """A name for a run that sorts by when it began."""
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6]
+from tiersnap.snapshot.report.run_info import new_run_id
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta
@@ -13,6 +15,11 @@ from msgspec import Meta
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
 Size = Annotated[int, Meta(ge=0)]
+
+
+def new_run_id() -> str:
+    """A name for a run that sorts by when it began."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,12 @@ from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.grouping import of_topics
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
-from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
