@@ -201,12 +201,15 @@ def _unmanaged(
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.stores.probe import check_conditions
     from tiersnap.snapshot.log.selection import matches_topic
 
     target = open_existing_store(place.remote, place.s3, writes=apply)
     of = logs(target, open_layout(place.layout or "aiven"))
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
+    if lacking and apply:
+        check_conditions(target)
     done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
     missing = Missing(target.uri, len(lacking), tuple(each.missing for each in lacking))
     return Mended(missing, done=done, failures=tier.failures)

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWron
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
@@ -100,6 +101,7 @@ class MendTier:
         A server that does not answer is asked once: what is behind that partition is left to the next run.
 
         Raises:
+            ConditionsIgnoredError: see check_conditions.
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             TransientError: brokers do not answer, or the store lists nothing.
         """
@@ -124,6 +126,8 @@ class MendTier:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
         if mended.proof is None and (lost or bad or self.request.delete_bad):
+            if self.request.apply:
+                check_conditions(self.logs.store)
             mended.proof = self.prove()
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         try:

@@ -19,6 +19,7 @@ from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
@@ -94,6 +95,8 @@ class Unblock:
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
+            if self.host.apply:
+                check_conditions(self.host.store)
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             # Nothing is published of partitions whose copy hangs.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.protocol.memory_store import MemoryStore
 from tests.protocol.situations import SITUATIONS, Place, Word, found
 from tests.reference.situations import CannotBeLaidOutError
+from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
@@ -101,3 +104,19 @@ def test_the_page_has_these_commands_and_places() -> None:
     names, _, *rows = lines_of_page()
     assert names == f"| situation | {' | '.join(COMMANDS)} | what it is |\n"
     assert [line.split(" | ")[0].removeprefix("| ") for line in rows] == list(SITUATIONS)
+
+
+def _careless(store: MemoryStore, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+    return store.replace(key, data, metadata)
+
+
+@pytest.mark.parametrize(("command", "name"), [("unblock -a", "stuck"), ("mend -a", "lost log")])
+def test_nothing_is_written_to_a_store_that_ignores_conditions(
+    command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`unblock` and `mend` did not ask, and two of them could overwrite each other's objects."""
+    with found(name, tmp_path) as place:
+        before = dict(place.world.store.objects)
+        monkeypatch.setattr(MemoryStore, "put_if_absent", _careless)
+        assert place.run(*COMMANDS[command](place)) == ExitCode.USAGE
+        assert place.world.store.objects == before
