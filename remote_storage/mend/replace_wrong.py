@@ -18,6 +18,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.inventory.complete import complete_segments
+from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mend_plan import deletion, unread, wrong_and_read
@@ -25,6 +26,7 @@ from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
@@ -82,12 +84,14 @@ class ReplaceWrong:
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
         store, layout, start = self.logs.store, self.logs.layout, self.logs.starts.get(partition, 0)
+        try:
+            index = self._told_of_ours(partition, planned, wrong)
+        except TiersnapError as error:
+            return [failed(each, error) for each in waiting.values()]
         job = TierJob(store, layout, partition, self.tierer, replaced=frozenset(wrong))
         done, held = dict[str, Mending](), dict[str, Mending]()
         with self.logs.right_segments(partition, [each.metadata for each in planned], wrong) as right:
-            while left := wrong_and_read(
-                self.reader.cache.index(partition), waiting.keys() - done.keys() - held.keys(), start
-            ):
+            while left := wrong_and_read(index, waiting.keys() - done.keys() - held.keys(), start):
                 segment_id = left[0].id.segment_id
                 mending = self._judged(waiting[segment_id], new_segment_id(), wrong)
                 if mending.error is not None:
@@ -96,20 +100,51 @@ class ReplaceWrong:
                 done[segment_id] = self._replaced(mending, right, job)
                 if done[segment_id].outcome is MendOutcome.MENDED:
                     held.clear()
+                    index = self.reader.cache.index(partition)
         # Brokers read the others no more: what took the place of a wrong segment took theirs, too.
-        gone = {name: replace(each, outcome=MendOutcome.MENDED) for name, each in waiting.items()}
+        is_over = MendOutcome.MENDED if self.apply else MendOutcome.PLANNED
+        gone = {name: replace(each, outcome=is_over) for name, each in waiting.items()}
         return [(done | held).get(name, each) for name, each in gone.items()]
+
+    def _told_of_ours(
+        self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
+    ) -> RemoteIndex:
+        """Publish complete segments of ours that hold offsets of wrong ones; return what brokers find then.
+
+        tier uploaded them in the place of lost ones. Behind the brokers' segments the copy task goes on.
+        """
+        cache, logs = self.reader.cache, self.logs
+        index, not_ours = cache.index(partition), cache.segments(partition).keys() | set(wrong)
+        end, bad = max(each.end_offset for each in index.finished()), [each.metadata for each in planned]
+        ours = [
+            each
+            for each in finished_of(logs.store, logs.layout, partition)
+            if each.id.segment_id not in not_ours
+            and each.end_offset <= end
+            and any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in bad)
+        ]
+        plan = self._plan(ours, wrong) if ours else PublishPlan(partition)
+        if not plan.is_open:
+            return index
+        if self.apply:
+            publish_plans(self.metadata_topic, self.reader, [plan], None)
+            return self.reader.cache.index(partition)
+        index = index.copy()
+        for each in plan.segments:
+            if each.action in TO_BE_TOLD:
+                index.take(each.metadata)
+        return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
         """Ask whether brokers may be told of a segment with that id in the place of a wrong one."""
-        return _as_planned(mending, self._plan(_renamed(mending.metadata, segment_id), wrong), segment_id)
+        return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
         mending = self._uploaded(planned, right, job)
         if not mending.replaced_by:
             return mending
         try:
-            plan = self._plan(_renamed(mending.metadata, mending.replaced_by), job.replaced)
+            plan = self._plan([_renamed(mending.metadata, mending.replaced_by)], job.replaced)
             mending = _as_planned(mending, plan, mending.replaced_by)
             if mending.error is None:
                 publish_plans(self.metadata_topic, self.reader, [plan], None)
@@ -118,14 +153,14 @@ class ReplaceWrong:
             return failed(mending, error)
         return mending
 
-    def _plan(self, new: RemoteLogSegmentMetadata, wrong: Collection[str]) -> PublishPlan:
-        """Plan the records of a new segment; the copy task goes on behind it, so it need not rest."""
-        partition = new.id.topic_id_partition
+    def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
+        """Plan the records of new segments; the copy task goes on behind them, so it need not rest."""
+        partition = new[0].id.topic_id_partition
         (plan,) = plan_publication(
             self.cluster,
             self.reader.read_to_end(),
             self.lineage,
-            {partition: [new]},
+            {partition: new},
             stuck={partition},
             complete_segments=self._complete,
             wrong=wrong,

@@ -102,17 +102,20 @@ def keep_copy(store: ObjectStore, record: RemoteLogSegmentMetadata) -> None:
 
 
 def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:
-    """Return what reading the log of listed objects takes, though others of them may be missing.
+    """Return what reading the log of listed objects takes, though others of them may be missing, the manifest damaged.
 
     Raises:
         NotRebuiltError: only the plugin can read it.
-        CorruptDataError: the manifest is damaged.
     """
     if there.is_local:
         return RemoteSegment(there, record, None)
+    plain = RemoteSegment(there, record, {})  # a log that is not the plain file fails at its size or first batch
     if KeyKind.RSM_MANIFEST not in there.objects:
-        return RemoteSegment(there, record, {})  # a log that is not the plain file fails at its size or first batch
-    manifest = manifest_of(store, there)
+        return plain
+    try:
+        manifest = manifest_of(store, there)
+    except CorruptDataError:
+        return plain
     if manifest.is_encrypted:
         raise not_rebuilt(record, "the plugin encrypted it, and tiersnap has no key")
     chunks = manifest.chunks if manifest.is_compressed else None

@@ -136,7 +136,7 @@ def plan_segments(
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
         LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
             offsets.
-        LostCopyError: none of the brokers' copies is complete.
+        LostCopyError: none of the brokers' copies is complete, and none is to be replaced.
     """
     known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
@@ -146,7 +146,8 @@ def plan_segments(
         return tuple(map(SegmentToPublish, segments, actions))
     of_this_log = finished_of_log(finished, log_start_offset, why_outside)
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
-    readable.refuse_other_place()
+    if not wrong:  # mend proves the place before it replaces anything, and all of a partition may be wrong
+        readable.refuse_other_place()
     planning = _Planning(readable, known, end_of_copies(of_this_log, log_start_offset))
     planned: list[SegmentToPublish] = []
     outside: dict[int, str] = {}

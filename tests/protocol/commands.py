@@ -37,6 +37,12 @@ def publish(world: World, hand: Hand) -> ExitCode:
     return _run("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
 
 
+def mend(world: World, hand: Hand, *, managed: bool) -> ExitCode:
+    """`tiersnap mend` with the leader's log; where brokers manage the topic, segments that they do not read go."""
+    words = (*CLUSTER, "--unproven", "--depth", "full", "--delete-bad") if managed else ("--unmanaged",)
+    return _run("mend", *words, *REMOTE, "--log-dir", world.disks["a"], *_now(world), "--apply")
+
+
 def unblock(world: World, hand: Hand) -> ExitCode:
     """`tiersnap unblock` on the leader's host."""
     return _run("unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *_now(world), "--apply")

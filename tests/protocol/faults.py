@@ -203,6 +203,8 @@ class FaultStore:
         if fault in (Fault.LATE, Fault.LOST_REQUEST):
             raise TransientError(f"{name} {key}: no answer")
         done = action()
+        if fault is Fault.WRONG_PUT:
+            self._inner.objects[key] = replace(self._inner.objects[key], is_right=False)
         if fault is Fault.CRASH_AFTER:
             self._die()
         if fault is Fault.LOST_ANSWER:

@@ -8,10 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 
+import numpy as np
+
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.tiered import LOCAL, folded_snapshots
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.formats.transaction_index import ABORTED_TXN_DTYPE, encode
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
@@ -45,6 +48,8 @@ def template(bases: tuple[int, ...]) -> Path:
     folder = lb.write_partition(
         disk, "orders", 0, segments, high_watermark=20, indexes=True, topic_id=TOPIC_ID, leader_epochs=list(LINEAGE)
     )
+    aborted = np.array([(8, 4, 9, 10)], ABORTED_TXN_DTYPE)
+    (folder / f"{max(each for each in bases if each <= 9):020d}.txnindex").write_bytes(encode(aborted))
     # A disk has other partitions, too; this one has nothing to be tiered.
     lb.write_partition(disk, "others", 0, {0: [lb.data_batch(0, 4, 7, 0, 0)]}, high_watermark=4)
     (disk / "meta.properties").write_text(f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id=1\ndirectory.id=x\n")

@@ -28,13 +28,14 @@ from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, Tiersn
 
 @dataclass(frozen=True)
 class Stored:
-    """One object; CRC and etag are those of what was put."""
+    """One object; CRC and etag are those of what was put, and whether it is what a client sent."""
 
     data: bytes
     modified: int
     crc32c: int
     etag: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    is_right: bool = True
 
     def holds(self, data: bytes) -> bool:
         """Whether the same was put, as far as the server knows."""
@@ -146,7 +147,7 @@ class MemoryStore:
     def flip(self, key: str) -> None:
         """Damage an object for good, as a disk does: all that the server knows of it stays."""
         found = self.objects[key]
-        self.objects[key] = replace(found, data=flipped(found.data))
+        self.objects[key] = replace(found, data=flipped(found.data), is_right=False)
 
     def leave_unfinished(self, key: str, *, is_file: bool) -> None:
         """Begin a multipart upload of which nobody will hear, or a temporary file as a directory has them."""

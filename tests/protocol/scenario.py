@@ -54,6 +54,8 @@ class Trouble:
         deletes: somebody deletes the topic.
         loses: the store loses an object of a copy for good.
         damages: the store damages a snapshot object for good.
+        spoils: it damages an object of a copy.
+        mends: somebody runs `mend`.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -61,6 +63,8 @@ class Trouble:
     deletes: bool = False
     loses: bool = False
     damages: bool = False
+    spoils: bool = False
+    mends: bool = False
 
 
 DEATHS = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_REQUEST, Fault.LOST_ANSWER)
@@ -72,6 +76,9 @@ TROUBLES = {
     "left uploads": Trouble((Fault.LOST_CREATE, Fault.CRASH_BEFORE, Fault.INTERRUPT), (0.02, 0.1)),
     "lost objects": Trouble(loses=True),
     "damaged snapshots": Trouble((Fault.CRASH_BEFORE,), (0.02, 0.05), damages=True),
+    "mended losses": Trouble(DEATHS, (0.0, 0.01, 0.04), loses=True, mends=True),
+    "mended damage": Trouble((*DEATHS, Fault.FLIPPED_READ), (0.0, 0.01, 0.04), spoils=True, mends=True),
+    "mended trouble": Trouble(tuple(Fault), (0.0, 0.01, 0.04), True, True, True, True, True),
     "everything": Trouble(tuple(Fault), (0.0, 0.01, 0.04), deletes=True, loses=True, damages=True),
 }
 
@@ -133,11 +140,13 @@ class Scenario:
             self._settle()
 
     def _commands(self) -> dict[str, Command]:
-        world = self.world
+        world, is_managed = self.world, self.kind is not Kind.UNMANAGED
         found: dict[str, Command] = {
             "a tier": lambda hand: commands.tier(world, hand, "a"),
             "b tier": lambda hand: commands.tier(world, hand, "b"),
         }
+        if self.trouble.mends:
+            found["e mend"] = lambda hand: commands.mend(world, hand, managed=is_managed)
         if self.kind is Kind.UNMANAGED:
             return found | {
                 "c expire": self._expire,
@@ -177,6 +186,8 @@ class Scenario:
             self._spoil(*_OF_A_COPY)
         if self.trouble.damages and lot > 0.97:
             self._spoil(KeyKind.SNAPSHOT)
+        if self.trouble.spoils and 0.96 < lot <= 0.97:
+            self._spoil(*_OF_A_COPY, by_flipping=True)
 
     @property
     def is_deleted(self) -> bool:
@@ -204,18 +215,24 @@ class Scenario:
             with self.world.event("the leader starts anew"):
                 self.world.brokers.restart()
 
-    def _spoil(self, *kinds: KeyKind) -> None:
-        """The store loses an object, or damages one that only tiersnap knows."""
+    def _spoil(self, *kinds: KeyKind, by_flipping: bool = False) -> None:
+        """The store loses an object, or damages one: of a copy, only of those that brokers read."""
         store = self.world.store
         parsed = {key: keys.recognise(key) for key in sorted(store.objects)}
-        known = [key for key, found in parsed.items() if found is not None and found.kind in kinds]
+        known = {key: found for key, found in parsed.items() if found is not None and found.kind in kinds}
+        if by_flipping:  # what is damaged twice would be right again
+            read = {each.id.segment_id for each in self.world.brokers.index().finished()}
+            known = {
+                key: found for key, found in known.items() if found.segment_id in read and store.objects[key].is_right
+            }
         if not known:
             return
-        key = self.dice.choice(known)
+        key = self.dice.choice(list(known))
         with self.world.event(f"the store spoils {key}"):
-            if KeyKind.SNAPSHOT in kinds:
+            if KeyKind.SNAPSHOT in kinds or by_flipping:
                 store.flip(key)
                 self.world.is_damaged = True
+                self.world.is_lost |= by_flipping
             else:
                 store.delete([key])
                 self.world.is_damaged = self.world.is_lost = True
@@ -236,6 +253,8 @@ class Scenario:
                 break
         if self.kind is not Kind.UNMANAGED:
             assert world.cluster.settings(PARTITION.topic) == self.settings, world.story()
+            if self.trouble.mends:
+                codes = self._mend_all()
             if world.readable() != {*range(END)} and self._name_what_is_lost():
                 return
             assert world.readable() == {*range(END)}, world.story()
@@ -243,6 +262,19 @@ class Scenario:
         left = self.left_behind(self.log_start)
         assert not left, f"{left}: {world.story()}"
         assert self.kind is not Kind.UNMANAGED or self._alone("c restore") == 0, world.story()
+
+    def _mend_all(self) -> list[ExitCode | None]:
+        """All that brokers look for is there again and right, whatever happened: the leader has the whole log.
+
+        What took the place of a lost segment meanwhile is needed no more; the last commands see that.
+        """
+        world = self.world
+        codes = [self._alone("e mend") for _ in range(2)]
+        assert codes[-1] is ExitCode.OK, f"{codes}: {world.story()}"
+        left = world.known() - world.readable(sound=True)
+        assert not left, f"offsets {sorted(left)} are not mended: {world.story()}"
+        self._let_pass()
+        return [self._alone(name) for name in LAST[self.kind]]
 
     def _sweep(self) -> None:
         """Either command leaves nothing behind by itself, but `expire` the rest of what the store has lost.

@@ -208,18 +208,25 @@ class World:
         self._promise(not hidden, f"offsets {sorted(hidden)} became unreadable")
         self.readable_before = now
 
-    def readable(self) -> set[int]:
-        """Offsets that brokers read in remote storage; none of a topic that is gone."""
+    def readable(self, *, sound: bool = False) -> set[int]:
+        """Offsets that brokers read in remote storage, if `sound` the undamaged ones; none of a topic that is gone."""
         if PARTITION.topic not in self.cluster.there:
             return set()
         index = self.brokers.index()
-        complete = {each.id.segment_id for each in index.finished() if self.is_complete(each)}
+        complete = {each.id.segment_id for each in index.finished() if self.is_complete(each, sound=sound)}
         return {offset for offset in range(END) if index.find(epoch_of(offset), offset) in complete}
 
-    def is_complete(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Whether all its objects are there, and the log is the log."""
+    def known(self) -> set[int]:
+        """Offsets of which brokers look for a segment."""
+        index = self.brokers.index()
+        return {offset for offset in range(END) if index.find(epoch_of(offset), offset) is not None}
+
+    def is_complete(self, segment: RemoteLogSegmentMetadata, *, sound: bool = False) -> bool:
+        """Whether all its objects are there, the log is the log, and the manifest, or if `sound` each, is undamaged."""
         stem = f"{PARTITION.topic}-{PARTITION.topic_id}/0/{segment.start_offset:020d}-{segment.id.segment_id}"
-        return f"{stem}.rsm-manifest" in self.store.objects and self.end_of(stem) == segment.end_offset + 1
+        needed = [f"{stem}.{each}" for each in ("rsm-manifest", *(("indexes", "log") if sound else ()))]
+        is_read = all((found := self.store.objects.get(key)) and found.is_right for key in needed)
+        return is_read and self.end_of(stem) == segment.end_offset + 1
 
     def end_of(self, stem: str) -> int | None:
         """Where the segment ends whose log and indexes are there; None if they are not, or are not of the log."""
@@ -242,7 +249,7 @@ class World:
             if segment.id.segment_id in before:
                 continue
             held = set(range(segment.start_offset, segment.end_offset + 1))
-            self._promise(not held <= self.readable(), f"{segment.id} is there twice")
+            self._promise(not held <= self.readable(sound=True), f"{segment.id} is there twice")
             self._promise(segment.id.segment_id not in index.deleted, f"{segment.id} comes back")
 
     def _promise(self, is_kept: bool, said: str) -> None:

@@ -25,6 +25,12 @@ FOUND = {
     "a late put arrives when its segment was uploaded again": (Kind.UNMANAGED, "late puts", 108),
     "the oldest segments are lost, and expire gives them up": (Kind.UNMANAGED, "lost objects", 5247),
     "a copy leaves an upload and is replaced by a longer one": (Kind.PUBLISHED, "left uploads", 533167338),
+    "tier deletes what mend put back": (Kind.PUBLISHED, "mended losses", 13),
+    "mend uploads a segment of a topic that is being deleted": (Kind.STUCK, "mended trouble", 89),
+    "the manifest of the only copy is damaged": (Kind.STUCK, "mended damage", 2011),
+    "all manifests are damaged": (Kind.STUCK, "mended damage", 2095),
+    "what brokers know is damaged, and tier has uploaded another": (Kind.STUCK, "mended damage", 2035),
+    "what brokers know is lost, and only tier's upload has its offsets": (Kind.PUBLISHED, "mended damage", 2035),
 }
 """What random seeds have found, and what few of them meet."""
 

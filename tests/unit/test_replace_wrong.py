@@ -32,6 +32,7 @@ from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
     new_segment_id,
@@ -222,6 +223,36 @@ def test_a_damaged_log_is_replaced_from_a_replica_and_by_nothing_else(right):
     assert log == (right.whole / f"churn-0/{right.records[2].start_offset:020d}.log").read_bytes()
 
 
+@pytest.mark.parametrize("numbers", [[2], range(10)], ids=["one", "all"])
+def test_segments_whose_manifest_is_damaged_are_replaced(numbers, tmp_path):
+    """None of the partition may be complete any more: the place was proven."""
+    right = Brokers(poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7), "aiven")
+    for number in numbers[: len(right.records)]:
+        damage(right, number, ".rsm-manifest", lambda data: data[:-2])
+    done = told(right.mend(log=len(numbers) > 1))
+    assert done == [("REPLACE", "MENDED")] * len(numbers[: len(right.records)])
+    assert right.snapshots() == right.expected()
+
+
+def test_a_segment_that_is_nowhere_is_replaced_by_one_that_tier_uploaded(right):
+    """tier copied it under a new id when it was lost, and no broker knows that one."""
+    lost = right.records[3]
+    other = replace(lost, id=replace(lost.id, segment_id=new_segment_id()))
+    copy_objects(right, lost, other)
+    right.store.delete(right.layout.object_keys(lost))
+    assert told(right.mend(apply=False)) == [("REPLACE", "PLANNED")]
+    assert told(right.mend()) == [("REPLACE", "MENDED")]
+    assert right.read()[3].metadata.id == other.id
+    assert told(right.mend(delete_bad=True)) == [("DELETE", "MENDED")]
+
+
+def copy_objects(at: Brokers, record: RemoteLogSegmentMetadata, other: RemoteLogSegmentMetadata) -> None:
+    for key, new in zip(at.layout.object_keys(record), at.layout.object_keys(other), strict=True):
+        if (at.store.root / key).exists():
+            content = at.store.get(key).replace(record.id.segment_id.encode(), other.id.segment_id.encode())
+            at.store.put_if_absent(new, content)
+
+
 def test_a_log_that_differs_from_that_of_a_replica_is_refused(right):
     """A batch whose CRC was made anew: nobody knows which of the two is right."""
 
@@ -250,12 +281,7 @@ def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
     first = right.records[3]
     second = replace(first, id=replace(first.id, segment_id="AAAAAAAAAAAAAAAAAAAAAA"))
-    for key, other in zip(right.layout.object_keys(first), right.layout.object_keys(second), strict=True):
-        if (right.store.root / key).exists():
-            content = right.store.get(key)
-            right.store.put_if_absent(
-                other, content.replace(first.id.segment_id.encode(), second.id.segment_id.encode())
-            )
+    copy_objects(right, first, second)
     right.cluster.append(SegmentRecord(replace(second, state=STARTED)))
     right.cluster.append(SegmentUpdate(second.id, 1, 5, FINISHED))
     assert right.read()[3].metadata.id == second.id
