@@ -14,7 +14,7 @@ from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import MIB, Scale
 from tests.perf.year_log import NOW, WEEK, YearLog
 from tests.reference import log_builder as lb
-from tests.reference.pipeline import Runner
+from tests.reference.fleet_run import Runner
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.tiered import rows_of
 from tests.s3.fault_proxy import FaultProxy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.reference.changes import Row, Tables, key_of, newest
 from tests.reference.fact_rows import nested
+from tests.reference.fleet_joins import Row, Tables, key_of, newest
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.command import Ran, assert_said, tiersnap
-from tests.reference.pipeline import Runner, arrow_table
+from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.jobs import delta_tables

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.living_log import LivingLog
-from tests.reference.pipeline import Runner, arrow_table
 from tests.reference.schemas import assert_follows_schema
 from tiersnap.jobs.pipeline.listing import current
 from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments

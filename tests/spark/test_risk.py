@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.pipeline import Runner, arrow_table
+from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.surveying import headers_of
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow

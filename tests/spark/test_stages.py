@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from tests.reference import changes as reference
+from tests.reference import fleet_joins as reference
 from tests.reference.aging_log import NOW, AgingLog
-from tests.reference.changes import Row, Tables
 from tests.reference.command import tiersnap
 from tests.reference.fact_rows import flat
+from tests.reference.fleet_joins import Row, Tables
+from tests.reference.fleet_run import Ran, Runner, arrow_table, as_table
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
-from tests.reference.pipeline import Ran, Runner, arrow_table, as_table
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering

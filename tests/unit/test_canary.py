@@ -11,8 +11,8 @@ import pytest
 
 from tests.reference.collecting import collect
 from tests.reference.command import Ran, tiersnap
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, marker, write_partition
-from tests.reference.pipeline import Runner
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.flaky_store import FlakyStore
-from tests.reference.pipeline import Runner
+from tests.reference.fleet_run import Runner
 from tests.reference.planned import write_log
 from tests.s3.segments import attempt, log_bytes, make_segment, source
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError

@@ -18,10 +18,10 @@ from tests.reference.all_logs import assemble
 from tests.reference.collecting import collect, listed, needed, objects, seen
 from tests.reference.command import tiersnap
 from tests.reference.examples import examples
+from tests.reference.fleet_run import Ran, Runner
 from tests.reference.killable_store import Clock, KillableStore, KilledError
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import Ran, Runner
 from tests.reference.recovered import DATA
 from tiersnap.remote_storage.collect import parts
 from tiersnap.remote_storage.collect.collect_plan import GRACE_MS

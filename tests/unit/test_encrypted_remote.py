@@ -11,8 +11,8 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import FlakyStore
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
-from tests.reference.pipeline import Runner
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import SEGMENTS

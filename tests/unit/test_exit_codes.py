@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.reference.changes import Row, Tables, partition_change
 from tests.reference.command import Ran, tiersnap
+from tests.reference.fleet_joins import Row, Tables, partition_change
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote

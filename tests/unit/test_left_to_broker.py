@@ -9,8 +9,8 @@ import pytest
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fact_rows import judged
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
-from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
 from tests.unit.test_whole_but_not_counted import ORDERS, SEGMENTS
 from tiersnap.remote_storage.layouts import keys

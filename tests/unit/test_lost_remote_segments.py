@@ -10,8 +10,8 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.flaky_store import Fault, FlakyStore
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
-from tests.reference.pipeline import Runner
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS, publishable
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition

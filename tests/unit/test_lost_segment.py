@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.lost_segment_log import LEFT, NOW, SEGMENTS
-from tests.reference.pipeline import Runner
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.fleet_run import Ran, Runner
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import Ran, Runner
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit

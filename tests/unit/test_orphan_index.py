@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
 from tests.reference.lost_segment_log import LEFT, NOW, SEGMENTS
-from tests.reference.pipeline import Runner
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference.examples import examples
+from tests.reference.fleet_run import Ran, Runner
 from tests.reference.living_log import STEPS, LivingLog, live
-from tests.reference.pipeline import Ran, Runner
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import Runner
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

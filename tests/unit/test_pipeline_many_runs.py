@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.changes import input_batches, judge_input, key_of
+from tests.reference.fleet_joins import input_batches, judge_input, key_of
+from tests.reference.fleet_run import Ran, Runner
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
-from tests.reference.pipeline import Ran, Runner
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.jobs.pipeline.one_writer import only_run

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.changes import Row
+from tests.reference.fleet_joins import Row
+from tests.reference.fleet_run import Runner
 from tests.reference.killable_store import Clock, KillableStore, KilledError
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.no_finish import NoFinish
-from tests.reference.pipeline import Runner
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind

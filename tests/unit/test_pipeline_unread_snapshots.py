@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import Runner
 from tiersnap.snapshot.log import file_system
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind

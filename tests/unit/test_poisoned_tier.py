@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.fleet_run import Runner
 from tests.reference.fold import Entry, State
-from tests.reference.pipeline import Runner
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.snapshot.formats import snapshot_file

@@ -17,7 +17,7 @@ from tests.reference import log_builder as lb
 from tests.reference.aging_log import DAY, NOW, AgingLog, write_aged
 from tests.reference.examples import examples
 from tests.reference.fact_rows import judged
-from tests.reference.pipeline import Ran, Runner
+from tests.reference.fleet_run import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_fold import as_state
 from tiersnap.jobs.commands.run import show

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.reference import changes
+from tests.reference import fleet_joins
 from tests.reference.all_logs import assemble
-from tests.reference.changes import Row, input_batches, key_of
+from tests.reference.fleet_joins import Row, input_batches, key_of
+from tests.reference.fleet_run import DAY, Runner, arrow_table
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.pipeline import DAY, Runner, arrow_table
 from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import read_table, readiness
 from tiersnap.remote_storage.layouts import keys
@@ -48,7 +48,7 @@ def partition_rows(tmp_path: Path, *, producers: int = 3) -> list[Row]:
     runner = Runner(tmp_path, tmp_path / "logs")
     (listed,) = runner(apply=False).listed
     # As it is replayed again from its beginning.
-    return changes.replay_input(listed, {"start_offset": None}, runner.tables)
+    return fleet_joins.replay_input(listed, {"start_offset": None}, runner.tables)
 
 
 def test_rows_out_of_order_are_an_error_and_no_wrong_state(tmp_path: Path) -> None:

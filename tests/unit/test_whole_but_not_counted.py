@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
-from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys

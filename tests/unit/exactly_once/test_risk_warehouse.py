@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.changes import Row, key_of
 from tests.reference.command import tiersnap
-from tests.reference.pipeline import Runner
+from tests.reference.fleet_joins import Row, key_of
+from tests.reference.fleet_run import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS

@@ -1,7 +1,7 @@
-"""The main job in this process, with lists for tables: small, fast, without a JVM, and killable at any step.
+"""A fleet's run in this process: the product's tasks, lists for tables, and no JVM; it can be killed at any step.
 
-The tasks are the product's own, and so is what they read and write; the joins between them are tests.reference.changes,
-which tests/spark holds against the DataFrames.
+Tasks, rows and writes are the product's own. What Spark does between them is tests.reference.fleet_joins, the readable
+answer that tests/spark holds against the DataFrames. A host's run needs neither: it is `tiersnap tier`, or HostTier.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.reference import changes
-from tests.reference.changes import Row, Tables, input_batches, key_of
+from tests.reference import fleet_joins
 from tests.reference.fact_rows import flat, nested
+from tests.reference.fleet_joins import Row, Tables, input_batches, key_of
 from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import discover
@@ -156,7 +156,7 @@ class Runner:
 
         def judged() -> list[Row]:
             task = JudgePartition(replace, BrokerExpiry(now, producer_expiration), scan is Scan.WINDOW, beside)
-            inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
+            inputs = [fleet_joins.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found = discover(sources or (str(self.source),), topic)
@@ -169,7 +169,8 @@ class Runner:
 
         def look_for_changes() -> list[Row]:
             return [
-                changes.partition_change(row, tables, options_digest=digest, check_crc=check_crc) for row in ran.listed
+                fleet_joins.partition_change(row, tables, options_digest=digest, check_crc=check_crc)
+                for row in ran.listed
             ]
 
         ran.changes = look_for_changes()
@@ -182,7 +183,7 @@ class Runner:
         ran.unread = [
             row
             for listed, change in zip(ran.listed, ran.changes, strict=True)
-            for row in changes.unread_snapshots(listed, change, tables)
+            for row in fleet_joins.unread_snapshots(listed, change, tables)
         ]
         answered = _rows(look_again(iter([pa.RecordBatch.from_pylist(ran.unread, schema=UNREAD)])))
         for change in ran.changes:
@@ -192,9 +193,9 @@ class Runner:
         replay = ReplayPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
-                ran.facts += map(flat, _rows(replay(input_batches(changes.replay_input(row, change, tables)))))
+                ran.facts += map(flat, _rows(replay(input_batches(fleet_joins.replay_input(row, change, tables)))))
         append("partitions", ran.facts)
-        append("remote_log_segments", changes.differences(ran.listed, tables.remote_log_segments, run=number))
+        append("remote_log_segments", fleet_joins.differences(ran.listed, tables.remote_log_segments, run=number))
 
         if apply:
             tierer = Tierer(run_id, now, warehouse=str(self.folder), wait=0, pause=lambda _: None)
