@@ -77,12 +77,6 @@ def paragraphs_of(command: click.Command) -> list[str]:
     return [f"\b\n{each}" if each.startswith("tiersnap ") else each for each in paragraphs]
 
 
-def examples_of(command: click.Command) -> list[str]:
-    """Return the lines of a command's help that can be typed as they are, those that go on joined."""
-    lines = (command.help or "").replace("\\\n", " ").splitlines()
-    return [" ".join(line.split()) for line in lines if line.strip().startswith("tiersnap ")]
-
-
 def _write(formatter: click.HelpFormatter, paragraphs: Iterable[str]) -> None:
     for paragraph in paragraphs:
         formatter.write_paragraph()

@@ -19,7 +19,7 @@ from tests.reference.command import tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
 from tiersnap.jobs.cli import cli
-from tiersnap.jobs.command import SECTIONS, examples_of
+from tiersnap.jobs.command import SECTIONS
 from tiersnap.jobs.commands import COMMANDS, GROUPS
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Output
@@ -29,6 +29,14 @@ from tiersnap.snapshot.tables.schemas import PARTITIONS
 pytestmark = pytest.mark.unit
 
 FOUND = commands_of(click.Context(cli, obj=Output()), cli)
+
+
+def examples_of(command: click.Command) -> list[str]:
+    """The lines of a command's help that can be typed as they are, those that go on joined."""
+    lines = (command.help or "").replace("\\\n", " ").splitlines()
+    return [" ".join(line.split()) for line in lines if line.strip().startswith("tiersnap ")]
+
+
 EXAMPLES = [(words, example) for words, command in FOUND.items() for example in examples_of(command)]
 # Executed by tests/spark, tests/broker and `make demo`; here they are parsed.
 ELSEWHERE = {"run", "audit", "decode", "maintain tables", "report run", "report runs", "demo"}
