@@ -21,7 +21,7 @@ from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.log.log_dir import read_properties, split_folder_name
+from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
 from tiersnap.snapshot.readiness.copy_task import ClusterAnswer, CopyLag, CopyTasks
 
@@ -102,8 +102,7 @@ def ask_about_log_dirs(
         UsageError: a log directory is of another cluster.
     """
     opened = {each.uri: each.log_dir for each in log_dirs}
-    found = {uri: read_properties(each.filesystem, each.path) for uri, each in opened.items()}
-    check_cluster(cluster, {uri: properties for uri, properties in found.items() if properties is not None})
+    check_cluster_of(cluster, opened)
     folders = (split_folder_name(folder) for each in opened.values() for folder in each.folders)
     names = {name for name in folders if name is not None and matches_topic(name[0], topic)}
     return ask_copy_tasks(cluster, names, opened, wants_ids=True, talk=talk)
@@ -121,6 +120,12 @@ def _resolved(settings: Mapping[str, TopicConfig], unit: str, default: str) -> i
         value = value_of(settings, f"local.retention.{unit}", AS_TOTAL)
         value = value_of(settings, f"retention.{unit}", UNLIMITED) if value == AS_TOTAL else value
     return None if int(value) < 0 else int(value)
+
+
+def check_cluster_of(cluster: Cluster, opened: Mapping[str, LogDir]) -> None:
+    """Refuse a cluster that log directories are not of, as far as they say it; raises as `check_cluster`."""
+    found = {uri: read_properties(each.filesystem, each.path) for uri, each in opened.items()}
+    check_cluster(cluster, {uri: properties for uri, properties in found.items() if properties is not None})
 
 
 def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
@@ -74,12 +75,13 @@ class Unblock:
         """Plan, and where `host` applies do it.
 
         Raises:
-            UsageError: a stuck partition is in more than one of the directories.
+            UsageError: a stuck partition is in more than one of the directories, or one is of another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
             SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
+        check_cluster_of(self.cluster, self.log_dirs)
         folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
         names = sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
         resumed = self._restore_what_was_left({topic for topic, _ in names})

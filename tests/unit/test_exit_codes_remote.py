@@ -10,6 +10,7 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.situations import SITUATIONS, Place, Word, found
+from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.situations import CannotBeLaidOutError
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import ExitCode
@@ -119,4 +120,14 @@ def test_nothing_is_written_to_a_store_that_ignores_conditions(
         before = dict(place.world.store.objects)
         monkeypatch.setattr(MemoryStore, "put_if_absent", _careless)
         assert place.run(*COMMANDS[command](place)) == ExitCode.USAGE
+        assert place.world.store.objects == before
+
+
+def test_unblock_refuses_a_log_directory_of_another_cluster(tmp_path: Path) -> None:
+    """It tiered that, under the topic ids of that cluster."""
+    with found("stuck", tmp_path) as place:
+        before = dict(place.world.store.objects)
+        path = place.disk / "meta.properties"
+        path.write_text(path.read_text().replace(CLUSTER_ID, "Wg9Lw9aXQOe3Wc5x0bqk3w"))
+        assert place.run(*COMMANDS["unblock -a"](place)) == ExitCode.USAGE
         assert place.world.store.objects == before
