@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
-    from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
 # Types of what commands are given; those of options that arrive as one value are defined beside them.
-__all__ = ["Cluster", "RemoteView", "S3Settings", "Selection"]
+__all__ = ["BrokerExpiry", "Cluster", "RemoteView", "S3Settings", "Selection"]
 TopicPattern = re.Pattern[str] | None
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
@@ -95,6 +95,16 @@ now_option = click.option(
     default="now",
     help="Judge as if it were this time: for disks that were copied long ago.  [default: the clock]",
 )
+
+
+def _broker_expiry(producer_expiration: int | None, now: int) -> BrokerExpiry:
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+    return BrokerExpiry(now, producer_expiration)
+
+
+# Given to the command as `broker_expiry: BrokerExpiry`.
+broker_expiry_options = as_one("broker_expiry", _broker_expiry, producer_expiration_option, now_option)
 remote_option = click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
 layout_option = click.option(
     "--layout",
@@ -151,11 +161,11 @@ def rate_option(meant: str) -> Option:
     return click.option("--max-bytes-per-second", "rate", type=SIZE, metavar="SIZE", callback=checked, help=help_text)
 
 
-def expiry(expiration: int | None, as_of: int | None, now: int, producer_expiration: int | None) -> Expiry:
-    """Return the rule that --expiration, --as-of and --producer-expiration give together, checked; all in ms."""
+def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpiry) -> Expiry:
+    """Return the rule that --expiration and --as-of (ms) give together, checked against the broker's."""
     from tiersnap.snapshot.replay.expiry import Expiry
 
-    return Expiry(expiration, now, as_of).checked(producer_expiration)
+    return Expiry(expiration, broker_expiry.now, as_of).checked(broker_expiry.expiration)
 
 
 # Log directories -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
     from tiersnap.remote_storage.layouts.layout import Layout
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
 
 
@@ -23,26 +24,21 @@ class RemoteView:
     layout: str
     s3: S3Settings
 
-    def inventory(self, now: int, producer_expiration: int | None) -> HostInventory | None:
-        """Return what tells what is tiered; None without --remote. It is asked for something first.
-
-        `now` is epoch ms; `producer_expiration` (ms) None if the broker never drops producers.
-        """
+    def inventory(self, expiry: BrokerExpiry) -> HostInventory | None:
+        """Return what tells what is tiered; None without --remote. It is asked for something first."""
         if self.remote is None:
             return None
         from tiersnap.remote_storage.inventory.host_inventory import HostInventory
-        from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-        return HostInventory(self._look(), BrokerExpiry(now, producer_expiration))
+        return HostInventory(self._look(), expiry)
 
-    def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
+    def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
         """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
-        from tiersnap.snapshot.replay.expiry import BrokerExpiry
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
         if self.remote is None:
             return Beginnings()
-        return Beginnings(partial(beginning, self._look(), BrokerExpiry(now, producer_expiration)))
+        return Beginnings(partial(beginning, self._look(), expiry))
 
     def open_layout(self) -> Layout:
         """Return the layout of that name."""

@@ -32,10 +32,9 @@ from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import (
+    broker_expiry_options,
     cluster_options,
     log_dirs_argument,
-    now_option,
-    producer_expiration_option,
     remote_view_options,
 )
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
@@ -53,6 +52,7 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.host.summary import Examined, Host
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _MOST_FINDINGS = 3
 _FAR_MS = 365 * 86_400_000
@@ -114,8 +114,7 @@ class DoctorResult:
     option=once,
 )
 @hung_after_option
-@producer_expiration_option
-@now_option
+@broker_expiry_options
 @remote_checks_option
 @metrics_options
 def doctor(
@@ -124,8 +123,7 @@ def doctor(
     view: RemoteView,
     cluster: Cluster | None,
     hung_after: int | None,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: BrokerExpiry,
     checks_file: Path | None,
     sinks: Sinks,
 ) -> int:
@@ -161,9 +159,11 @@ def doctor(
     verified = verified_partitions(checks_file)
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
     compared = compare_records(cluster, view, output.talk)
-    copies = told_copies(cluster, log_dirs, now, hung_after, None if compared is None else compared.records)
+    copies = told_copies(
+        cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
+    )
     view = view if compared is None else replace(view, layout=compared.layout)
-    host = _look(output, log_dirs, view, now, producer_expiration) if log_dirs else Host(())
+    host = _look(output, log_dirs, view, broker_expiry) if log_dirs else Host(())
     if output.format is Format.TABLE:
         width, sections = terminal_width(), _sections(host, answers, compared, copies)
         if view.remote is not None:
@@ -182,18 +182,16 @@ def doctor(
     return code
 
 
-def _look(
-    output: Output, log_dirs: tuple[str, ...], view: RemoteView, now: int, producer_expiration: int | None
-) -> Host:
+def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView, broker_expiry: BrokerExpiry) -> Host:
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(broker_expiry)
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = progress.watch(selected_of(opened, Selection()))
     if inventory is None:
-        return _with_broker(Host.of(opened, partitions, now=now))
-    found = _with_broker(Host.of(opened, partitions, inventory, now=now))
+        return _with_broker(Host.of(opened, partitions, now=broker_expiry.now))
+    found = _with_broker(Host.of(opened, partitions, inventory, now=broker_expiry.now))
     return replace(found, remote=place_words(view.remote or "", view.layout), errors=tuple(inventory.errors))
 
 

@@ -64,8 +64,7 @@ class InstalledSnapshot:
     "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
 )
 @opt.crc_option
-@opt.producer_expiration_option
-@opt.now_option
+@opt.broker_expiry_options
 @opt.s3_options
 @opt.apply_option("Write into the log directory; the broker must be stopped.")
 def install(
@@ -77,8 +76,7 @@ def install(
     above_newest: bool,
     compare: bool,
     check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     s3: opt.S3Settings,
     apply: bool,
 ) -> int:
@@ -101,7 +99,9 @@ def install(
 
     store = open_store(remote, s3, writes=False)
     log_dir = open_log_dir(logdir)
-    options = PlanOptions(Expiry(None, now), producer_expiration, replace=replace, above_newest=above_newest)
+    options = PlanOptions(
+        Expiry(None, broker_expiry.now), broker_expiry.expiration, replace=replace, above_newest=above_newest
+    )
     total = count([NamedLogDir(logdir, log_dir)], Selection(topic))
     watch = Progress(output, "installing" if apply else "planning", total).watch_one
     job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc, watch=watch)

@@ -85,8 +85,7 @@ class MendSummary:
 @once("--unmanaged", is_flag=True, help="No broker manages these topics: put missing objects back without a cluster.")
 @opt.topic_option
 @opt.expiration_option
-@opt.producer_expiration_option
-@opt.now_option
+@opt.broker_expiry_options
 @opt.allow_plaintext_option
 @opt.apply_option("Put them back; without it the plan is shown.")
 def mend(
@@ -101,8 +100,7 @@ def mend(
     unmanaged: bool,
     topic: re.Pattern[str] | None,
     expiration: int | None,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     allow_plaintext: bool,
     apply: bool,
 ) -> int:
@@ -132,7 +130,7 @@ def mend(
     """
     from tiersnap.remote_storage.mend.right_segments import MendRules
 
-    rules = MendRules(opt.expiry(expiration, None, now, producer_expiration), producer_expiration)
+    rules = MendRules(opt.expiry(expiration, None, broker_expiry), broker_expiry.expiration)
     logs = partial(_logs, log_dirs, topic, rules)
     if cluster is None:
         if wrong or depth or delete_bad:
@@ -160,7 +158,7 @@ def mend(
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
         known, prove = ask(), partial(prover.prove, layout)
-        of, tierer = replace(logs(target, layout), starts=known.log_starts), Tierer(new_run_id(), now)
+        of, tierer = replace(logs(target, layout), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
         mending = MendTier(
             cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done
         )

@@ -62,8 +62,7 @@ class PlannedRepair:
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
 @opt.selection_options
 @opt.crc_option
-@opt.producer_expiration_option
-@opt.now_option
+@opt.broker_expiry_options
 @opt.apply_option("Write into LOGDIR; the broker must be stopped.")
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 def repair(
@@ -77,8 +76,7 @@ def repair(
     above_newest: bool,
     selection: opt.Selection,
     check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     apply: bool,
     view: opt.RemoteView,
 ) -> int:
@@ -104,7 +102,7 @@ def repair(
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
     if every_boundary and out is None:
         raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
-    expires = opt.expiry(expiration, as_of, now, producer_expiration)
+    expires = opt.expiry(expiration, as_of, broker_expiry)
     if out is not None:
         refuse_log_dir(out, "--out")
     opened = open_log_dirs(log_dirs)
@@ -112,11 +110,11 @@ def repair(
         refuse_twice(opened)
     elif both := next(twice(opened, selection), None):
         raise UsageError(f"{both[0]} is in two of the log directories: --out has one place for it", hint="repair each")
-    options = PlanOptions(expires, producer_expiration, every_boundary, replace, above_newest)
+    options = PlanOptions(expires, broker_expiry.expiration, every_boundary, replace, above_newest)
     open_files = partial(elsewhere, out, replace) if out is not None else in_place if apply else nowhere
     writes = apply or out is not None
     progress = Progress(output, "repairing" if writes else "planning", count(opened, selection))
-    beginnings = view.beginnings(now, producer_expiration)
+    beginnings = view.beginnings(broker_expiry)
     with all_locked(opened) if apply else nullcontext():
         job = HostRepair(opened, options, check_crc, beginnings)
 

@@ -16,7 +16,7 @@ from tiersnap.jobs.command import Group, command
 from tiersnap.jobs.commands.report_diff import report_diff
 from tiersnap.jobs.commands.report_runs import report_run, report_runs
 from tiersnap.jobs.option_types import LocalPath, clock
-from tiersnap.jobs.options import now_option, producer_expiration_option, warehouse_option
+from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.errors import ExitCode
@@ -30,6 +30,8 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _BATCH_ROWS = 1 << 14
 GRAINS = ("segment", "partition", "topic")
@@ -169,8 +171,7 @@ class ReportSummary:
 @click.option("--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True)
 @click.option("--to", "folder", type=LocalPath(file_okay=False), help="Also write the page, JSON and CSV here.")
 @click.option("--replace", is_flag=True, help="Judge as a run with --replace does.")
-@producer_expiration_option
-@now_option
+@broker_expiry_options
 def report(
     output: Output,
     warehouse: str,
@@ -179,8 +180,7 @@ def report(
     grain: str,
     folder: Path | None,
     replace: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: BrokerExpiry,
 ) -> int:
     """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
@@ -197,7 +197,6 @@ def report(
     from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.readiness.copy_task import BesideBrokers
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
@@ -207,10 +206,10 @@ def report(
     from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
     last = last_run(warehouse)
-    beside = BesideBrokers(now, last.settings.left_for)
-    judge = JudgePartition(replace, BrokerExpiry(now, producer_expiration), beside=beside)
+    beside = BesideBrokers(broker_expiry.now, last.settings.left_for)
+    judge = JudgePartition(replace, broker_expiry, beside=beside)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = last.info(warehouse, source, remote, at=clock(), now=now)
+    info = last.info(warehouse, source, remote, at=clock(), now=broker_expiry.now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(map(str, unneeded(copies(warehouse))))

@@ -127,8 +127,7 @@ class RestoredSegment:
         help="Also restore segments that the cluster does not know; without --bootstrap-server, those that tiersnap "
         "made.",
     ),
-    opt.producer_expiration_option,
-    opt.now_option,
+    opt.broker_expiry_options,
 )
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @opt.cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")

@@ -94,8 +94,7 @@ class ScannedSegment:
 @opt.log_dirs_argument()
 @opt.selection_options
 @opt.crc_option
-@opt.producer_expiration_option
-@opt.now_option
+@opt.broker_expiry_options
 @opt.remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
 @opt.scanning_cluster_options
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
@@ -107,8 +106,7 @@ def scan(
     log_dirs: tuple[str, ...],
     selection: opt.Selection,
     check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     view: opt.RemoteView,
     told_by: opt.ToldBy,
     report: Path | None,
@@ -135,12 +133,11 @@ def scan(
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(now, producer_expiration)
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(broker_expiry)
     tasks = told_by.about(opened, selection.topic, output).tasks
-    scanner = Scanner(inventory, BrokerExpiry(now, producer_expiration), check_crc, tasks)
+    scanner = Scanner(inventory, broker_expiry, check_crc, tasks)
     totals = ScanTotals(list(findings_of(opened)), scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
     commands = host_commands_of_scan(log_dirs, view.remote)
@@ -171,7 +168,7 @@ def scan(
         from tiersnap.snapshot.report.run_info import new_run_id
 
         uris, source = [located(each.uri) for each in opened], ", ".join(each.uri for each in opened)
-        info = host_run(new_run_id(), uris, now=now, source=source, remote=view.remote or "")
+        info = host_run(new_run_id(), uris, now=broker_expiry.now, source=source, remote=view.remote or "")
         page.write(report, info, checks)
         output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code

@@ -150,8 +150,7 @@ class _Answers:
     producers: bool
     check_crc: bool
     expiration: int | None
-    producer_expiration: int | None
-    now: int
+    broker_expiry: opt.BrokerExpiry
 
     def of_host(self, beginnings: Beginnings) -> HostSimulation:
         """Return the simulation of log directories of this host.
@@ -194,10 +193,10 @@ class _Answers:
         """Arguments that both simulations take: expiry, brokers and clients by release, protocol of transactions."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 
-        expiry = opt.expiry(self.expiration, None, self.now, self.producer_expiration)
+        expiry = opt.expiry(self.expiration, None, self.broker_expiry)
         brokers = BROKER_ERAS if self.broker is None else (self.broker,)
         clients = CLIENT_ERAS if self.client is None else (self.client,)
-        return expiry, self.producer_expiration, brokers, clients, self.transaction_version
+        return expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version
 
 
 @command(
@@ -242,8 +241,7 @@ class _Answers:
     ),
     opt.crc_option,
     opt.expiration_option,
-    opt.producer_expiration_option,
-    opt.now_option,
+    opt.broker_expiry_options,
 )
 @risk_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
@@ -281,7 +279,7 @@ def simulate(
     uri = warehouse_of(ctx, log_dirs, warehouse)
     _refuse_options_of_the_other(ctx, is_risk=risk.is_asked)
     if risk.is_asked:
-        settings = risk.settings(asked.now, asked.producer_expiration, asked.broker)
+        settings = risk.settings(asked.broker_expiry, asked.broker)
         if uri is not None:
             return show_risk_of_warehouse(output, spark, uri, selection, settings, risk)
         return show_risk_of_host(output, log_dirs, selection, settings, risk, check_crc=asked.check_crc)
@@ -296,7 +294,7 @@ def simulate(
         for message in [*([sentence] if output.format is Format.JSONL else []), *found.said]:
             output.talk(message)
         return ExitCode.OK
-    simulation = asked.of_host(view.beginnings(asked.now, asked.producer_expiration))
+    simulation = asked.of_host(view.beginnings(asked.broker_expiry))
     return _simulate_host(output, log_dirs, selection, simulation)
 
 

@@ -192,15 +192,15 @@ class RiskRequest:
     delivery_timeout: int | None
     read_rate: int
 
-    def settings(self, now: int, producer_expiration: int | None, broker: BrokerEra | None) -> RiskSettings:
+    def settings(self, broker_expiry: opt.BrokerExpiry, broker: BrokerEra | None) -> RiskSettings:
         """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
         from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
         from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
         from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention
 
         return RiskSettings(
-            now,
-            producer_expiration,
+            broker_expiry.now,
+            broker_expiry.expiration,
             TopicRetention(self.retention, self.retention_bytes),
             self.delivery_timeout or 0,
             self.read_rate * _MB,

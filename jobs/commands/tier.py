@@ -52,8 +52,7 @@ class HostRequest:
     layout: str | None
     expiration: int | None
     as_of: int | None
-    producer_expiration: int | None
-    now: int
+    broker_expiry: opt.BrokerExpiry
     replace: bool
     topic_ids: Path | None
     topic: opt.TopicPattern
@@ -64,7 +63,7 @@ class HostRequest:
     apply: bool
 
     def __post_init__(self) -> None:
-        opt.expiry(self.expiration, self.as_of, self.now, self.producer_expiration)
+        opt.expiry(self.expiration, self.as_of, self.broker_expiry)
         next(iter(self.store.list()), None)
 
     @cached_property
@@ -81,7 +80,7 @@ class HostRequest:
         from tiersnap.remote_storage.upload.tier_job import Tierer
         from tiersnap.snapshot.report.run_info import new_run_id
 
-        return Tierer(new_run_id(), self.now)
+        return Tierer(new_run_id(), self.broker_expiry.now)
 
     def host_in(self, layout: Layout, *, every_boundary: bool = False) -> HostTier:
         """Return the tiering in a layout."""
@@ -89,7 +88,7 @@ class HostRequest:
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
 
-        expires = (self.expiration, self.as_of, self.producer_expiration)
+        expires = (self.expiration, self.as_of, self.broker_expiry.expiration)
         return HostTier(
             self.store,
             layout,
@@ -111,8 +110,7 @@ def host_options(layout: opt.Option) -> opt.Option:
         layout,
         opt.expiration_option,
         opt.as_of_option,
-        opt.producer_expiration_option,
-        opt.now_option,
+        opt.broker_expiry_options,
         opt.replace_option,
         opt.topic_ids_option,
         opt.topic_option,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -80,8 +80,7 @@ class VerifySummary:
 )
 @opt.selection_options
 @opt.crc_option
-@opt.producer_expiration_option
-@opt.now_option
+@opt.broker_expiry_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 @tier_options
@@ -92,8 +91,7 @@ def verify(
     against: Path | None,
     selection: Selection,
     check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     view: RemoteView,
     strict: bool,
     tier: TierRequest,
@@ -122,16 +120,14 @@ def verify(
     A changed batch whose CRC was made anew is found only against another copy. Interrupted, go on with --resume.
     """
     if is_of_tier(tier, view, log_dirs, against):
-        return _verify_tier(
-            output, log_dirs, selection, check_crc, None if strict else producer_expiration, now, view, tier, spark
-        )
+        counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
+        return _verify_tier(output, log_dirs, selection, check_crc, counted, view, tier, spark)
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.verify import Verification
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     opened = open_log_dirs(log_dirs)
-    expiry = BrokerExpiry(now, None if strict or against is not None else producer_expiration)
-    job = Verification(opened, against, expiry, check_crc, view.beginnings(now, producer_expiration))
+    expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
+    job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry))
     progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[VerifiedSnapshot]:
@@ -159,15 +155,14 @@ def _verify_tier(
     log_dirs: tuple[str, ...],
     selection: Selection,
     check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    broker_expiry: opt.BrokerExpiry,
     view: RemoteView,
     tier: TierRequest,
     spark: opt.SparkRequest,
 ) -> int:
     """Verify what lies in remote storage."""
     findings: list[Finding] = []
-    asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, now, producer_expiration)
+    asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, broker_expiry.now, broker_expiry.expiration)
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
     else:
@@ -175,7 +170,7 @@ def _verify_tier(
         if log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
 
-            begins = view.beginnings(now, producer_expiration)
+            begins = view.beginnings(broker_expiry)
             logs = local_logs(log_dirs, selection, begins, check_crc=check_crc, findings=findings)
         checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 
 class RestoreAction(StrEnum):
@@ -29,5 +33,4 @@ class RestoreRequest:
     until: int | None  # end of the log, exclusive; None for the tier's
     without: tuple[str, ...]  # ids of segments to leave out
     unpublished: bool  # also take copies that the cluster does not know; without one, those that tiersnap made
-    producer_expiration: int | None  # ms; None keeps all producers
-    now: int  # epoch ms
+    broker_expiry: BrokerExpiry

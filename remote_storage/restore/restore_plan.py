@@ -46,7 +46,6 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.units import count_of
 
 
@@ -101,8 +100,9 @@ def _plan(
     )
     starts = target.offsets(LOG_START_OFFSETS) if destination.is_same_cluster else {}
     chain = _chain(store, found.listed, asked, starts.get((at.topic, at.partition), 0), published)
-    expiry = BrokerExpiry(asked.now, asked.producer_expiration)
-    folder = FolderPlan(at.topic, at.partition, destination.topic_id, chain, expiry, destination.empty_state)
+    folder = FolderPlan(
+        at.topic, at.partition, destination.topic_id, chain, asked.broker_expiry, destination.empty_state
+    )
     unfinished = find_unfinished(folder, target.path)
     action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
     if os.path.lexists(target.path / folder.name):

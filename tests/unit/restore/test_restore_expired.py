@@ -17,6 +17,7 @@ from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecor
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 pytestmark = pytest.mark.unit
 
@@ -94,7 +95,7 @@ class Expiring(DirectoryStore):
 
 def test_restore_ends_as_transient_when_a_segment_goes_after_the_plan(tmp_path):
     store, disk = Expiring(tiered_store(tmp_path / "remote").root), new_disk(tmp_path / "disk")
-    asked = RestoreRequest(TOPIC, (), None, None, None, None, None, None, None, (), True, None, 0)
+    asked = RestoreRequest(TOPIC, (), None, None, None, None, None, None, None, (), True, BrokerExpiry(0, None))
     target = open_target(disk, None)
     plans = plan_topic(store, target, find_topic(store, asked), asked, None)
     failed = carry_out(store, target, plans, begin=lambda _: None, talk=lambda _: None)
