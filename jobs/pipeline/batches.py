@@ -89,7 +89,8 @@ def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
 _log = logging.getLogger(__name__)
 
 _TASKS = "spark.sql.shuffle.partitions"
-_FOLDERS_PER_TASK = 16
+# Each task of a shuffle builds its projections anew, which costs more than the keys of so many folders.
+_FOLDERS_PER_TASK = 64
 _FEW_FOLDERS = 50
 # Of a few rows, compiling a plan and choosing its joins anew take longer than running it.
 _START_SOON = {
