@@ -72,9 +72,6 @@ class CopyLag:
         return Due(at, None if self.size is None else max(0, self.size - newer_bytes))
 
 
-AT_ONCE = CopyLag()
-
-
 @dataclass(frozen=True, slots=True)
 class CopyTasks:
     """The copy tasks of a cluster."""
