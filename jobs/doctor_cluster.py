@@ -80,13 +80,19 @@ def told_copies(
 
     Args:
         records: of the cluster, where they were read before.
+
+    Raises:
+        UsageError: a log directory is of another cluster.
     """
     if cluster is None or hung_after is None:
         return ToldCopies()
+    from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit, look_at_copies
     from tiersnap.snapshot.log.selection import named, open_log_dirs
 
     opened = open_log_dirs(log_dirs) if log_dirs else ()
+    if opened:
+        check_cluster_of(cluster, {each.uri: each.log_dir for each in opened})
     found = look_at_copies(cluster, [each.uri for each in opened], HungLimit(now, hung_after), records)
     begins = {(each.partition.topic, each.partition.partition): each.attempt.start_offset for each in found.hung}
     waiting: Counter[tuple[str, int]] = Counter()

@@ -123,11 +123,16 @@ def test_nothing_is_written_to_a_store_that_ignores_conditions(
         assert place.world.store.objects == before
 
 
-def test_unblock_refuses_a_log_directory_of_another_cluster(tmp_path: Path) -> None:
-    """It tiered that, under the topic ids of that cluster."""
+@pytest.mark.parametrize(
+    "words",
+    [COMMANDS["unblock -a"], _at("doctor", *_CLUSTER, more=lambda place: [place.disk])],
+    ids=["unblock", "doctor"],
+)
+def test_a_log_directory_of_another_cluster_is_refused(words: Words, tmp_path: Path) -> None:
+    """`unblock` tiered it, under the topic ids of that cluster; `doctor` told what waits there."""
     with found("stuck", tmp_path) as place:
         before = dict(place.world.store.objects)
         path = place.disk / "meta.properties"
         path.write_text(path.read_text().replace(CLUSTER_ID, "Wg9Lw9aXQOe3Wc5x0bqk3w"))
-        assert place.run(*COMMANDS["unblock -a"](place)) == ExitCode.USAGE
+        assert place.run(*words(place)) == ExitCode.USAGE
         assert place.world.store.objects == before
