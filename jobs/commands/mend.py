@@ -28,7 +28,7 @@ from tiersnap.jobs.sentences import (
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
 from tiersnap.snapshot.units import count_of
 
@@ -82,7 +82,7 @@ class MendSummary:
     help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
 )
 @click.option("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
-@once("--unmanaged", is_flag=True, help="No broker manages these topics: put missing objects back without a cluster.")
+@once("--unmanaged", is_flag=True, help="No broker manages these topics: mend them without a cluster.")
 @opt.topic_option
 @opt.expiration_option
 @opt.broker_expiry_options
@@ -123,7 +123,8 @@ def mend(
     stays: it counts for retention.bytes, and verify still finds it. --delete-bad deletes it, its record and its
     objects; and of a segment that was copied twice, the copy that brokers do not read.
 
-    Without a cluster only missing objects come back, and only of topics that no broker manages: say --unmanaged.
+    Without a cluster only topics are mended that no broker manages: say --unmanaged. A wrong segment that tiersnap
+    uploaded is deleted when the right one is there; others stay, and are named.
 
     What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
     publish. Plain text goes among no encrypted segments.
@@ -133,11 +134,13 @@ def mend(
     rules = MendRules(opt.expiry(expiration, None, broker_expiry), broker_expiry.expiration)
     logs = partial(_logs, log_dirs, topic, rules)
     if cluster is None:
-        if wrong or depth or delete_bad:
-            raise UsageError("--from, --depth and --delete-bad need --bootstrap-server", hint="tiersnap mend --help")
-        mended = _unmanaged(place, logs, topic, unmanaged, allow_plaintext, apply)
-        lacking = count_of(len(mended.done), "segment lacks an object", "segments lack an object")
-        return _told(output, mended, lacking, apply=apply)
+        if wrong or delete_bad:
+            raise UsageError("--from and --delete-bad need --bootstrap-server", hint="tiersnap mend --help")
+        verified = CheckDepth(depth or CheckDepth.SNAPSHOTS)
+        mended = _unmanaged(place, logs, topic, verified, unmanaged, allow_plaintext, apply)
+        said = count_of(len(mended.missing.segments), "segment lacks an object", "segments lack an object")
+        said += f", {count_of(mended.wrong, 'segment is wrong', 'segments are wrong')}" if mended.wrong else ""
+        return _told(output, mended, said, apply=apply)
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
@@ -188,29 +191,36 @@ def _unmanaged(
     place: PlaceRequest,
     logs: Callable[[ObjectStore, Layout], RemoteLogs],
     topic: re.Pattern[str] | None,
+    depth: CheckDepth,
     unmanaged: bool,
     allow_plaintext: bool,
     apply: bool,
 ) -> Mended:
-    """Put missing objects back of topics that no broker manages."""
+    """Put missing objects back of topics that no broker manages, and replace wrong segments of ours."""
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.layouts.open_layout import open_layout
     from tiersnap.remote_storage.mend.make_again import MakeAgain
     from tiersnap.remote_storage.mend.mend_tier import Mended
+    from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
     from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import check_conditions
+    from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic
+    from tiersnap.snapshot.report.run_info import new_run_id
 
     target = open_existing_store(place.remote, place.s3, writes=apply)
     of = logs(target, open_layout(place.layout or "aiven"))
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
-    if lacking and apply:
+    if tier.partitions and apply:
         check_conditions(target)
     done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
+    replaced = ReplaceUnmanaged(of, Tierer(new_run_id(), of.rules.now), allow_plaintext, apply)
+    wrong = [] if any(isinstance(each, TransientError) for each in tier.failures) else tier.partitions
+    bad = list(replaced.each(wrong, depth, lacking))
     missing = Missing(target.uri, len(lacking), tuple(each.missing for each in lacking))
-    return Mended(missing, done=done, failures=tier.failures)
+    return Mended(missing, len(bad), [*done, *bad], [*tier.failures, *replaced.failures])
 
 
 def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:

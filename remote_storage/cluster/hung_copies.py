@@ -4,12 +4,16 @@ A broker says nothing of one: no error, no metric that tells it from a copy that
 of a leader copies one segment after the other and begins a segment with COPY_SEGMENT_STARTED. So a copy hangs if its
 leader began it at the next offset to copy, long ago, and has begun or finished nothing since. Attempts of a leader that
 died, and those that timed out, are followed by others.
+
+Its age is by this host's clock, or by the newest record of its broker if that is later: a host whose clock is behind
+hides no copy that hangs while its broker copies other partitions. A host's clock must not be ahead by minutes: copies
+look as much older than they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
@@ -177,20 +181,33 @@ def find_hung(
 
     Where remote storage ends is asked only of partitions with an attempt that is old enough.
     """
-    old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, limit)}
+    of_leader = _by_its_clock(cache, limit)
+    old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, of_leader(leader))}
     starts = cluster.log_starts(old)
     for each, leader in old.items():
-        try:
-            end = remote_end(cache, lineage, each, leader, starts[each])
-        except (UnknownTopicError, LeaderEpochLineageError):  # nobody can be asked: all that is finished is of this log
-            end = first_offset_missing(cache.segments(each).values(), starts[each], lambda _: "")
-        if (found := hung_copy(cache, each, leader, end, limit)) is not None:
+        end = remote_end(cache, lineage, each, leader, starts[each])
+        if (found := hung_copy(cache, each, leader, end, of_leader(leader))) is not None:
             yield found
+
+
+def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
+    """Return the limit for a broker's copies: it is at least as late as the broker's newest record says."""
+    newest: dict[int, int] = {}
+    for each in (one for of in cache.partitions() for one in cache.segments(of).values()):
+        newest[each.broker_id] = max(newest.get(each.broker_id, 0), each.event_timestamp)
+    return lambda broker: replace(limit, now=max(limit.now, newest.get(broker, 0)))
 
 
 def remote_end(
     cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
 ) -> int:
-    """Return where the copy task is to go on, by the records and the leader's epochs; see `first_offset_missing`."""
-    why_outside = partial(outside_lineage, end_offset_for=lineage(partition, leader), log_start_offset=log_start_offset)
-    return first_offset_missing(cache.segments(partition).values(), log_start_offset, why_outside)
+    """Return where the copy task is to go on, by the records and the leader's epochs; see `first_offset_missing`.
+
+    If nobody can be asked for the epochs, all that is finished is taken to be of this log.
+    """
+    known, start = cache.segments(partition).values(), log_start_offset
+    try:
+        why_outside = partial(outside_lineage, end_offset_for=lineage(partition, leader), log_start_offset=start)
+        return first_offset_missing(known, start, why_outside)
+    except (UnknownTopicError, LeaderEpochLineageError):
+        return first_offset_missing(known, start, lambda _: "")

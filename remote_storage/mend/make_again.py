@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLogs
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
@@ -29,6 +30,7 @@ from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,18 @@ class RemoteLogs:
     rules: MendRules
     local: LocalLogs
     starts: Mapping[TopicIdPartition, int]
+
+    def wrong(self, partition: TopicIdPartition, depth: CheckDepth | None) -> dict[str, str]:
+        """Return what is wrong with segments, by their ids; nothing without a depth."""
+        if depth is None:
+            return {}
+        local, rules = self.local.of(partition), self.rules
+        asked = CheckRequest(depth, rules.now, rules.producer_expiration)
+        compare = None if local is None else local.compare
+        check = PartitionCheck(self.store, partition, asked, self.layout.is_local, compare_locally=compare)
+        return {
+            each.segment_id: each.reason for each in check.checks() if each.segment_id and not each.verdict.is_sound
+        }
 
     @contextmanager
     def right_segments(

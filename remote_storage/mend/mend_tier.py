@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
@@ -30,7 +29,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.readiness.remote_check import CheckDepth
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class MendTier:
         """Mend one partition; what a check that failed does not tell is neither replaced nor deleted."""
         bad: Mapping[str, str] | None = None
         try:
-            bad = self._wrong(partition)
+            bad = self.logs.wrong(partition, self.request.depth)
         except TiersnapError as error:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
@@ -153,18 +152,6 @@ class MendTier:
         return MakeAgain(logs, known, asked.allow_plaintext, asked.apply).each(done)
 
     # Wrong segments.
-
-    def _wrong(self, partition: TopicIdPartition) -> Mapping[str, str]:
-        """Return what is wrong with segments, by their ids; nothing where none is to be verified."""
-        if self.request.depth is None:
-            return {}
-        rules, local = self.logs.rules, self.logs.local.of(partition)
-        asked = CheckRequest(self.request.depth, rules.now, rules.producer_expiration)
-        compare = None if local is None else local.compare
-        check = PartitionCheck(self.logs.store, partition, asked, self.logs.layout.is_local, compare_locally=compare)
-        found = {each.segment_id: each.reason for each in check.checks() if not each.verdict.is_sound}
-        found.pop("", None)
-        return found
 
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
         """Replace segments that brokers read and that are wrong, or that lack objects which do not come back."""

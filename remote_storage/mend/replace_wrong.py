@@ -178,7 +178,9 @@ class ReplaceWrong:
                 if not self.apply:
                     segment.bundle(job.store)
                     return mending
-                segment_id = self._upload(job, segment)
+                # If the topic is deleted meanwhile, this says whose leftovers these are.
+                put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
+                segment_id = upload_right(job, segment)
                 if segment_id is None:
                     raise not_rebuilt(record, "other segments hold its offsets: tiersnap publish tells brokers of them")
         except TiersnapError as error:
@@ -186,23 +188,22 @@ class ReplaceWrong:
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
         return replace(mending, replaced_by=segment_id)
 
-    def _upload(self, job: TierJob, segment: PlannedSegment) -> str | None:
-        """Upload a segment unless it is there; returns the id of the one that counts.
 
-        Raises:
-            TiersnapError: it could not be uploaded, and nothing of it is visible.
-        """
-        # If the topic is deleted meanwhile, this says whose leftovers these are.
-        put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
-        inventory = job.list_remote_partition(segment.base_offset)
-        begun = begin_attempt(job, segment, inventory, Deadline(self.tierer.timeout))
-        ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun
-        if ended.lost is not None:
-            raise ended.lost.error
-        last = ended.events[-1]
-        if last.error is not None:
-            raise last.error.error
-        return last.segment_id
+def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:
+    """Upload a right segment unless it is there; return the id of the one that counts.
+
+    Raises:
+        TiersnapError: it could not be uploaded, and nothing of it is visible.
+    """
+    inventory = job.list_remote_partition(segment.base_offset)
+    begun = begin_attempt(job, segment, inventory, Deadline(job.tierer.timeout))
+    ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun
+    if ended.lost is not None:
+        raise ended.lost.error
+    last = ended.events[-1]
+    if last.error is not None:
+        raise last.error.error
+    return last.segment_id
 
 
 def _planned(mending: Mending) -> Mending:

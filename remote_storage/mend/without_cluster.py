@@ -45,12 +45,14 @@ class UnmanagedTier:
         is_wanted: takes the topics.
         unmanaged: the user says that no broker manages them.
         failures: why partitions are left as they are, once `lacking` has gone through.
+        partitions: those that may be mended, likewise.
     """
 
     logs: RemoteLogs
     is_wanted: Callable[[str], bool]
     unmanaged: bool
     failures: list[TiersnapError] = field(default_factory=list)
+    partitions: list[TopicIdPartition] = field(default_factory=list)
 
     def lacking(self) -> Iterator[Mending]:
         """Find segments that lack objects, in partitions that no broker may manage."""
@@ -58,6 +60,7 @@ class UnmanagedTier:
             try:
                 if partition.topic_id is not None:
                     self._refuse_managed(partition)
+                    self.partitions.append(partition)
                     yield from self._lacking_of(partition)
             except TransientError as error:
                 self.failures.append(error)
@@ -69,7 +72,10 @@ class UnmanagedTier:
         store = self.logs.store
         found = list_remote_partition(store, partition, local=self.logs.layout.is_local)
         left = [(each, each.objects) for each in found.leftovers if _counts(each)]
+        local = self.logs.local.of(partition)
         lineage = lineage_of(store, found.segments) if left else ()
+        if not lineage and local is not None:
+            lineage = local.partition.leader_epochs or ()
         return [self._lacking(each, objects, lineage) for each, objects in left if objects is not None]
 
     def check_known(self, record: RemoteLogSegmentMetadata) -> None:

@@ -39,8 +39,8 @@ def publish(world: World, hand: Hand) -> ExitCode:
 
 def mend(world: World, hand: Hand, *, managed: bool) -> ExitCode:
     """`tiersnap mend` with the leader's log; where brokers manage the topic, segments that they do not read go."""
-    words = (*CLUSTER, "--unproven", "--depth", "full", "--delete-bad") if managed else ("--unmanaged",)
-    return _run("mend", *words, *REMOTE, "--log-dir", world.disks["a"], *_now(world), "--apply")
+    words = (*CLUSTER, "--unproven", "--delete-bad") if managed else ("--unmanaged",)
+    return _run("mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *_now(world), "--apply")
 
 
 def unblock(world: World, hand: Hand) -> ExitCode:

@@ -105,7 +105,8 @@ class Scenario:
     def __post_init__(self) -> None:
         self.dice = dice = Random(f"{self.kind} {self.seed}")
         # If both go wrong, nobody can tell a loss from a deletion: tier says GAP_IN_REMOTE.
-        loses = self.trouble.loses or Fault.LOST_PUT in self.trouble.faults
+        # And mend makes a segment right only from a log that rolled where it did.
+        loses = self.trouble.loses or self.trouble.spoils or Fault.LOST_PUT in self.trouble.faults
         later = ROLLED_LATER if dice.random() < 0.3 and not loses else BASES
         snapshots = {*dice.sample(BASES[1:], dice.randint(0, 2))} if dice.random() < 0.7 else {*BASES}
         if self.kind is Kind.STUCK:
@@ -222,6 +223,8 @@ class Scenario:
         known = {key: found for key, found in parsed.items() if found is not None and found.kind in kinds}
         if by_flipping:  # what is damaged twice would be right again
             read = {each.id.segment_id for each in self.world.brokers.index().finished()}
+            if self.kind is Kind.UNMANAGED:
+                read = self._needed(self.log_start)
             known = {
                 key: found for key, found in known.items() if found.segment_id in read and store.objects[key].is_right
             }
@@ -243,6 +246,10 @@ class Scenario:
         """Whatever happened, the last commands end with 0, or name what is lost, and nothing is left behind."""
         world = self.world
         if self.kind is Kind.UNMANAGED:
+            if self.trouble.mends:  # else what is damaged, and nobody has looked at, stays
+                self._alone("a tier")
+                self._alone("e mend")
+                self._let_pass()
             self._sweep()
         for _ in range(3):
             codes = [self._alone(name) for name in LAST[self.kind]]

@@ -20,12 +20,20 @@ from tests.protocol.situations import Place, found
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.jobs.cli import run
-from tiersnap.remote_storage.cluster.hung_copies import HungCopy, HungLimit, copied_twice, find_hung, hung_copy
+from tiersnap.remote_storage.cluster.hung_copies import (
+    HungCopy,
+    HungLimit,
+    copied_twice,
+    find_hung,
+    hung_copy,
+    remote_end,
+)
+from tiersnap.remote_storage.errors import LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
@@ -231,6 +239,43 @@ def test_find_hung_looks_once_at_all_attempts_of_a_copier_that_fails() -> None:
     nobody = SimpleNamespace(log_starts=dict)
     found = find_hung(nobody, copying.cache, nobody, {PARTITION: 1}, HungLimit(copying.now, LIMIT))  # type: ignore[arg-type]
     assert (list(found), len(looks) < 9) == ([], True)
+
+
+def test_a_host_whose_clock_is_behind_hides_no_copy_that_hangs() -> None:
+    """The broker's newest record, of another partition, says how late it is there."""
+    copying = Copying()
+    copying.begin()
+    other = replace(copying.under_way.id, partition=9)  # type: ignore[union-attr]
+    later = replace(copying.under_way, id=other, event_timestamp=copying.now + LIMIT + 1)  # type: ignore[arg-type]
+    of_host = HungLimit(copying.now - 600 * MINUTE, LIMIT)
+    nobody = SimpleNamespace(log_starts=lambda _: {PARTITION: 0})
+
+    def unknown(*_: object) -> None:
+        raise UnknownTopicError("orders", hint="")
+
+    def hanging() -> list[HungCopy]:
+        return list(find_hung(nobody, copying.cache, unknown, {PARTITION: 1}, of_host))  # type: ignore[arg-type]
+
+    assert hanging() == []
+    assert copying.cache.apply(SegmentRecord(replace(later, broker_id=2)))
+    assert hanging() == [], "another broker has another clock"
+    assert copying.cache.apply(SegmentRecord(replace(later, id=replace(other, segment_id="AAAAAAAAAAAAAAAAAAAAAA"))))
+    assert [each.age for each in hanging()] == [LIMIT + 1]
+
+
+@pytest.mark.parametrize("error", [UnknownTopicError, LeaderEpochLineageError])
+def test_remote_end_is_known_if_nobody_tells_the_leader_epochs(error: type[TiersnapError]) -> None:
+    """It ended the whole run: `unblock` freed none of the partitions."""
+    copying = Copying()
+    copying.begin()
+    copying.finish(MINUTE)
+    for _ in range(2):
+        copying.begin()
+
+    def unknown(*_: object) -> None:
+        raise error("orders", hint="")
+
+    assert remote_end(copying.cache, unknown, PARTITION, 1, 0) == 10  # type: ignore[arg-type]
 
 
 def said(place: Place, *words: str | Path) -> tuple[int, dict]:

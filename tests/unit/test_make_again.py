@@ -287,13 +287,14 @@ def test_mend_without_a_cluster_needs_the_word_that_no_broker_manages_it(at, lay
     place = ("mend", "--remote", tier.at.remote, "--layout", layout, *NOW_TOO)
     refused = tiersnap(*place, "--apply")
     assert_said(refused, 4, "no cluster was asked whether a broker manages it")
-    assert tiersnap(*place, "--unmanaged", "--depth", "full").exit_code == 2
-    # What no reader sees, and no claim names, is taken for an upload that was never finished.
+    assert tiersnap(*place, "--unmanaged", "--delete-bad").exit_code == 2
+    # What no reader sees, and no claim names, may be an upload that was never finished: it is named, and stays.
     is_seen = suffixes[-1] not in (".rsm-manifest", ".snapshot")
-    expected = ["MENDED"] * 2 if is_seen else []
-    assert [row["outcome"] for row in tiersnap(*place, "--unmanaged").rows] == ["PLANNED"] * len(expected)
+    expected, code = ("MENDED", 0) if is_seen else ("FAILED", 5)
+    planned = tiersnap(*place, "--unmanaged").rows
+    assert [row["outcome"] for row in planned] == ["PLANNED" if is_seen else "FAILED"] * 2
     ran = tiersnap(*place, "--unmanaged", "--apply")
-    assert ([row["outcome"] for row in ran.rows], ran.exit_code) == (expected, 0)
+    assert ([row["outcome"] for row in ran.rows], ran.exit_code) == ([expected] * 2, code)
     assert (tier.contents() == tier.before) is is_seen
 
 
@@ -361,3 +362,48 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
     claims.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
+
+
+def test_mend_without_a_cluster_takes_leader_epochs_from_a_log_if_no_segment_is_complete(tmp_path):
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, remote=tmp_path / "unused")
+    place = ("--remote", tmp_path / "remote", *NOW_TOO)
+    whole = at.logs.with_name("whole")
+    for checkpoint in at.logs.glob("*-checkpoint"):
+        shutil.copy(checkpoint, whole)
+    assert_said(tiersnap("tier", whole, *place, "--expiration", "none", "--apply"), 0)
+    store = DirectoryStore(tmp_path / "remote")
+    lost = [info.key for info in store.list() if info.key.endswith(".rsm-manifest")]
+    store.delete(lost)
+    ran = tiersnap("mend", *place, "--expiration", "none", "--unmanaged", "--log-dir", whole, "--apply")
+    assert_said(ran, 0, f"{len(lost)} segments lack an object")
+    assert {info.key for info in store.list()} >= set(lost)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_mend_without_a_cluster_replaces_a_wrong_segment_of_ours_alone(layout, tmp_path):
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout, remote=tmp_path / "unused")
+    place = ("--remote", tmp_path / "remote", "--layout", layout, *NOW_TOO)
+    whole = at.logs.with_name("whole")
+    for checkpoint in at.logs.glob("*-checkpoint"):
+        shutil.copy(checkpoint, whole)
+    assert_said(tiersnap("tier", whole, *place, "--expiration", "none", "--apply"), 0)
+    store = DirectoryStore(tmp_path / "remote")
+    mend = ("mend", *place, "--expiration", "none", "--unmanaged", "--log-dir", whole)
+    assert_said(tiersnap(*mend, "--apply"), 0, "0 segments lack an object")
+    ends = ".timeindex" if layout == LOCALLY else ".indexes"
+    bad, other = [info.key for info in store.list() if info.key.endswith(ends)][2:4]
+    claim = next(info.key for info in store.list("claims/") if Path(other).name[:20] in info.key)
+    for key in (bad, other):
+        (store.root / key).write_bytes(store.get(key)[:-1] + b"?")
+    kept = store.get(claim)
+    store.delete([claim])
+    planned = tiersnap(*mend, "--depth", "full")
+    assert_said(planned, 6, "0 segments lack an object, 2 segments are wrong", "brokers may know it")
+    assert [row["action"] for row in planned.rows] == ["REPLACE", "NONE"]
+    assert store.head(bad) is not None
+    assert [row["outcome"] for row in tiersnap(*mend, "--depth", "full", "--apply").rows] == ["MENDED", "FAILED"]
+    assert store.head(bad) is None and store.head(other) is not None
+    assert_said(tiersnap(*mend, "--depth", "full", "--apply"), 5, "1 segment is wrong")
+    store.put_if_absent(claim, kept)
+    assert_said(tiersnap(*mend, "--depth", "full", "--apply"), 0, "1 segment is wrong")
+    assert tiersnap("verify", *place, "--depth", "full").exit_code == 0

@@ -29,8 +29,6 @@ FOUND = {
     "mend uploads a segment of a topic that is being deleted": (Kind.STUCK, "mended trouble", 89),
     "the manifest of the only copy is damaged": (Kind.STUCK, "mended damage", 2011),
     "all manifests are damaged": (Kind.STUCK, "mended damage", 2095),
-    "what brokers know is damaged, and tier has uploaded another": (Kind.STUCK, "mended damage", 2035),
-    "what brokers know is lost, and only tier's upload has its offsets": (Kind.PUBLISHED, "mended damage", 2035),
 }
 """What random seeds have found, and what few of them meet."""
 

@@ -1,0 +1,132 @@
+"""Wrong segments of ours that no broker manages, replaced by right ones under new ids, and deleted.
+
+No record names them: a claim says that tiersnap uploaded a segment, and which one counts. So the wrong one is deleted
+when the right one is finished; if a run is killed between the two, the next run deletes it. A segment that no claim
+names may be a broker's: it stays, and is named.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_log import metadata_of
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
+from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
+from tiersnap.remote_storage.mend.mending import Mending
+from tiersnap.remote_storage.mend.replace_wrong import failed, upload_right
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.retire.partition_leftovers import Swept
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
+from tiersnap.remote_storage.upload.uploader import delete_copy
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.readiness.remote_check import CheckDepth
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReplaceUnmanaged:
+    """Replaces wrong segments of ours, partition by partition.
+
+    Attributes:
+        apply: write; without it segments are made to see that they can be, and nothing is kept.
+        failures: why partitions could not be checked, once `each` has gone through.
+    """
+
+    logs: RemoteLogs
+    tierer: Tierer
+    allow_plaintext: bool
+    apply: bool
+    failures: list[TiersnapError] = field(default_factory=list)
+
+    def each(
+        self, partitions: Iterable[TopicIdPartition], depth: CheckDepth, lacking: Iterable[Mending]
+    ) -> Iterator[Mending]:
+        """Verify partitions, and replace what is wrong but for segments that lack objects; those are mended apart."""
+        known = {each.metadata.id.segment_id for each in lacking}
+        for partition in partitions:
+            try:
+                wrong = self.logs.wrong(partition, depth)
+                yield from self._of_partition(partition, {key: wrong[key] for key in wrong.keys() - known})
+            except TransientError as error:
+                self.failures.append(error)
+                return  # a server that does not answer is asked once
+            except TiersnapError as error:
+                self.failures.append(error)
+
+    def _of_partition(self, partition: TopicIdPartition, wrong: Mapping[str, str]) -> list[Mending]:
+        store, layout = self.logs.store, self.logs.layout
+        if not wrong:
+            return []
+        there = list_remote_partition(store, partition, local=layout.is_local)
+        listed: list[RemoteSegment | IncompleteSegment] = [
+            *(each for each in there.leftovers if not _is_attempt(each)),
+            *there.segments,
+            *there.uncounted,
+        ]
+        found = {each.segment_id: each for each in listed if each.segment_id in wrong}.values()
+        job = TierJob(store, layout, partition, self.tierer, replaced=frozenset(wrong))
+        records = [each.metadata for each in found if isinstance(each, RemoteSegment)]
+        with self.logs.right_segments(partition, records, wrong) as right:
+            ordered = sorted(found, key=lambda each: each.start_offset)
+            return [self._replaced(each, right, job, wrong[each.segment_id]) for each in ordered]
+
+    def _replaced(
+        self, found: RemoteSegment | IncompleteSegment, right: RightSegments, job: TierJob, reason: str
+    ) -> Mending:
+        if isinstance(found, IncompleteSegment):
+            start = found.start_offset
+            record = metadata_of(job.partition, found.segment_id, start, start + 1)
+            return failed(
+                _planned(record, reason), _not_ours(record, reason) if found.claim is None else _damaged(record, reason)
+            )
+        record = found.metadata
+        planned = _planned(record, reason)
+        try:
+            claim = read_claim(job.store, found.claimed_as)
+            if claim is None or found.segment_id not in claim.segment_ids:
+                raise _not_ours(record, reason)
+            check_plaintext(job.store, job.layout, record, allowed=self.allow_plaintext)
+            with right.of(record, prefers_local=True) as segment:
+                if not self.apply:
+                    segment.bundle(job.store)
+                    return planned
+                segment_id = upload_right(job, segment)
+            if segment_id is None:
+                raise not_rebuilt(record, "other segments hold its offsets")
+            Swept(failures=delete_copy(job.store, job.layout, record)).check()
+        except TiersnapError as error:
+            return failed(planned, error)
+        _log.info("uploaded %s in the place of %s, and deleted that", segment_id, record.id)
+        return replace(planned, outcome=MendOutcome.MENDED, replaced_by=segment_id)
+
+
+def _is_attempt(left: IncompleteSegment) -> bool:
+    """Return whether it is of an attempt of ours that did not finish: tier copies the segment again, and deletes it."""
+    return left.claim is not None and left.claim.finished != left.segment_id
+
+
+def _planned(record: RemoteLogSegmentMetadata, reason: str) -> Mending:
+    return Mending(MissingSegment(record, True, ()), MendAction.REPLACE, MendOutcome.PLANNED, problem=reason)
+
+
+def _damaged(record: RemoteLogSegmentMetadata, reason: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{not_mended(record)}{reason}; nothing else says where it ends",
+        hint="tiersnap tier uploads it again from a log that has its offsets",
+    )
+
+
+def _not_ours(record: RemoteLogSegmentMetadata, reason: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{not_mended(record)}{reason}; no claim says that tiersnap uploaded it, so brokers may know it",
+        hint="--bootstrap-server, of the cluster that wrote the segments",
+    )
