@@ -28,10 +28,15 @@ _FORMATS = ("record_batch.py", "records.py")
 @cache
 def folder() -> Path:
     """Return the folder, which may not be there yet; below VARIABLE, where that can be written."""
-    given = os.environ.get(VARIABLE)
-    place = _place(Path(given) if given else None) / f"tiersnap-{_digest()}"
-    _log.debug("compiled kernels are kept in %s", place)
-    return place
+    name, given = f"tiersnap-{_digest()}", os.environ.get(VARIABLE)
+    for place in (Path(given) if given else None, _PACKAGE / "__pycache__", _cache_of_user()):
+        # Not the place alone: the folder may be root's, of a `sudo tiersnap`.
+        if place is not None and _is_writable(place / name):
+            break
+    else:
+        place = _private_folder()
+    _log.debug("compiled kernels are kept in %s", place / name)
+    return place / name
 
 
 def _digest() -> str:
@@ -39,13 +44,6 @@ def _digest() -> str:
     for path in (*sorted(_PACKAGE.glob("*.py")), *(_PACKAGE.parent / "formats" / name for name in _FORMATS)):
         content.update(path.read_bytes())
     return content.hexdigest()[:12]
-
-
-def _place(given: Path | None) -> Path:
-    for folder in (given, _PACKAGE / "__pycache__", _cache_of_user()):
-        if folder is not None and _is_writable(folder):
-            return folder
-    return _private_folder()
 
 
 def _cache_of_user() -> Path | None:

@@ -69,6 +69,13 @@ def test_a_writable_home_keeps_them_where_numba_would(installed):
     assert found.parent == installed.parent / ".cache/numba"
 
 
+def test_a_folder_that_somebody_else_made_is_not_used(installed):
+    before = Path(place_found(installed, HOME=str(installed.parent)))
+    before.mkdir(parents=True, exist_ok=True)
+    before.chmod(0o555)  # as root's after `sudo tiersnap`, in a place of this user
+    assert place_found(installed, HOME=str(installed.parent)) != str(before)
+
+
 def test_a_folder_that_was_named_is_used(installed):
     named = installed.parent / "named"
     assert Path(place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR=str(named))).parent == named
