@@ -6,7 +6,8 @@ no exception can leave the kernel, and drops what numba has for that case.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -17,25 +18,26 @@ import numpy as np
 from numba import carray, types  # type: ignore[attr-defined]
 
 from tiersnap.snapshot.kernels import intrinsics
-from tiersnap.snapshot.kernels.native import SYMBOL, Kernel, target_machine
+from tiersnap.snapshot.kernels.native import Kernel, target_machine
 
 # What the object file may leave to be found when it is loaded.
 _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
 
 
 def compiled(kernel: Kernel) -> bytes:
-    """Return an object file whose function SYMBOL takes an address and a size for each array, and numbers, in order.
+    """Return an object file whose function, of the kernel's name, takes all arguments in order.
 
-    Numbers are int64; behind the arguments comes the address of int64 results.
+    An array is an address and a size. Numbers are int64; behind the arguments comes the address of int64 results.
 
     Raises:
         NotImplementedError: the kernel may raise or allocate.
     """
-    function = _c_function(kernel)
+    with _own_settings():
+        function = _c_function(kernel)
     module = llvm.parse_assembly(function.inspect_llvm())
     for defined in module.functions:
         if defined.name == function.native_name:
-            defined.name = SYMBOL
+            defined.name = kernel.name
         elif not defined.is_declaration:
             defined.linkage = "internal"
     machine = target_machine()
@@ -45,6 +47,19 @@ def compiled(kernel: Kernel) -> bytes:
     if outside:
         raise NotImplementedError(f"{kernel.name} would need {', '.join(outside)}")
     return bytes(machine.emit_object(module))
+
+
+@contextmanager
+def _own_settings() -> Iterator[None]:
+    """Have numba compile as in the tests, whatever NUMBA_BOUNDSCHECK, NUMBA_DEBUGINFO or NUMBA_OPT say."""
+    settings = vars(numba.config)
+    own = {"BOUNDSCHECK": 0, "DEBUGINFO_DEFAULT": 0, "DISABLE_JIT": 0, "OPT": type(settings["OPT"])(3)}
+    given = {name: settings[name] for name in own}
+    settings.update(own)
+    try:
+        yield
+    finally:
+        settings.update(given)
 
 
 def _c_function(kernel: Kernel) -> Any:

@@ -30,7 +30,6 @@ from tiersnap.snapshot.kernels.cache import folder
 _log = logging.getLogger(__name__)
 
 IS_COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
-SYMBOL = "kernel"
 _DIGEST_BYTES = 32
 _lock = threading.Lock()
 
@@ -125,21 +124,25 @@ def target_machine() -> llvm.TargetMachine:
 @cache
 def _processor() -> str:
     """A name for all that the machine code depends on, the kernels' sources left out."""
+    from tiersnap.snapshot.kernels.crc import checksum  # the library's, if it is installed
+
     numba = find_spec("numba")  # its version is not worth an import of importlib.metadata
     made_by = Path(numba.origin).stat().st_mtime_ns if numba and numba.origin else 0
     parts = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return hashlib.sha256(repr((made_by, llvmlite.__version__, *parts)).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((made_by, llvmlite.__version__, checksum.name, *parts)).encode()).hexdigest()[:12]
 
 
 def _address(wanted: Kernel) -> int:
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(_machine_code(wanted)))
-    engine.finalize_object()
-    _engines.append(engine)
-    return int(engine.get_function_address(SYMBOL))
+    code = llvm.ObjectFileRef.from_data(_machine_code(wanted))
+    _engine().add_object_file(code)
+    _engine().finalize_object()
+    return int(_engine().get_function_address(wanted.name))
 
 
-_engines: list[Any] = []  # what they loaded lives as long as they do
+@cache
+def _engine() -> llvm.ExecutionEngine:
+    # One for ever: with it goes what it has loaded, and the target machine, which is the compiler's, too.
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
 
 
 def _machine_code(wanted: Kernel) -> bytes:
@@ -154,9 +157,11 @@ def _machine_code(wanted: Kernel) -> bytes:
     code = compiled(wanted)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        Path(file.name).replace(path)
+        # Not a NamedTemporaryFile: only its owner could read it, and users may share the folder.
+        with tempfile.TemporaryDirectory(dir=path.parent) as room:
+            file = Path(room) / path.name
+            file.write_bytes(hashlib.sha256(code).digest() + code)
+            file.replace(path)
         _log.debug("%s is compiled, and kept in %s", wanted.name, path)
     except OSError as error:
         _log.debug("%s is compiled, and not kept: %s: %s", wanted.name, path, error)

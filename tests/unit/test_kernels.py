@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -26,42 +28,81 @@ print(checksum_by_table(np.frombuffer(b"123456789", np.uint8), 0, 9), "numba" in
 """
 
 
-def asked(folder: Path) -> str:
+_NO_LIBRARY = "import google_crc32c\ngoogle_crc32c.__file__ = '/nowhere/google_crc32c/__init__.py'"
+
+
+def asked(folder: Path, *before: str) -> str:
     """What a process says that computes the CRC-32C of `123456789`, and whether it needed numba."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, check=True, env=environment)
-    return done.stdout.strip()
+    command = [sys.executable, "-c", "\n".join([*before, _ASK])]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
 
 
-def test_kernel_is_compiled_once(tmp_path):
-    assert asked(tmp_path) == "3808858755 True"
+@pytest.fixture(scope="module")
+def first_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+    assert asked(folder) == "3808858755 True"
+    return folder
+
+
+@pytest.fixture
+def kept(first_folder, tmp_path):
+    """The only file of a first process, in a folder of its own below `tmp_path`."""
+    shutil.copytree(first_folder, tmp_path, dirs_exist_ok=True)
+    (kept,) = tmp_path.glob("*/*")
+    return kept
+
+
+def test_kernel_is_compiled_once(kept, tmp_path):
     assert asked(tmp_path) == "3808858755 False"
 
 
-def test_kernel_is_compiled_anew_when_its_file_is_damaged(tmp_path):
-    asked(tmp_path)
-    (kept,) = tmp_path.glob("*/crc.checksum_by_table-*.o")
+def test_kernel_is_kept_for_all_who_may_read_new_files(kept):
+    kept.with_name("new").touch()
+    assert kept.stat().st_mode == kept.with_name("new").stat().st_mode
+
+
+def test_kernel_is_compiled_anew_when_the_crc_library_is_gone(kept, tmp_path):
+    # Other kernels call its function, and without it that would be a segmentation fault.
+    assert asked(tmp_path, _NO_LIBRARY) == "3808858755 True"
+
+
+def test_kernel_is_compiled_anew_when_its_file_is_damaged(kept, tmp_path):
     kept.write_bytes(kept.read_bytes()[:-1])
 
     assert asked(tmp_path) == "3808858755 True"
     assert asked(tmp_path) == "3808858755 False"
 
 
-def test_kernel_runs_when_it_cannot_be_kept(tmp_path):
-    asked(tmp_path)
-    (kept,) = tmp_path.glob("*/crc.checksum_by_table-*.o")
+def test_kernel_runs_when_it_cannot_be_kept(kept, tmp_path):
     kept.unlink()
     kept.mkdir()
 
     assert asked(tmp_path) == "3808858755 True"
+    assert list(kept.parent.iterdir()) == [kept]
 
 
-def test_kernel_that_may_raise_is_refused():
+def test_kernel_that_may_raise_is_refused_and_others_run():
     def divided(numbers):
         return numbers[0] // numbers[1]
 
-    with pytest.raises(NotImplementedError, match=r"test_kernels\.divided would need .*numba_"):
-        compiled(Kernel(divided, (np.int64,), 1, inline=False))
+    refused = Kernel(divided, (np.int64,), 1, inline=False)
+    for _ in range(3):
+        with pytest.raises(NotImplementedError, match=r"test_kernels\.divided would need .*numba_"):
+            refused(np.ones(2, np.int64))
+    assert crc.checksum_by_table(np.frombuffer(b"123456789", np.uint8), 0, 9) == 3808858755
+
+
+@pytest.mark.parametrize("setting", ["BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DISABLE_JIT", "OPT"])
+def test_kernel_is_compiled_whatever_the_environment_tells_numba(monkeypatch, setting):
+    def first(numbers):
+        return numbers[0]
+
+    told = type(numba.config.OPT)(0) if setting == "OPT" else 1
+    monkeypatch.setattr(numba.config, setting, told)
+
+    assert compiled(Kernel(first, (np.int64,), 1, inline=False))
+    assert getattr(numba.config, setting) is told
 
 
 @pytest.mark.parametrize(
