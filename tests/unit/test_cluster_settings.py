@@ -40,7 +40,7 @@ from tiersnap.snapshot.errors import (
     SourceNotFoundError,
     UsageError,
 )
-from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
+from tiersnap.snapshot.readiness.copy_task import CopyLag
 
 pytestmark = pytest.mark.unit
 
@@ -364,8 +364,8 @@ def test_is_copied_where_brokers_copy_by_themselves(settings: dict[str, TopicCon
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, AT_ONCE),  # before 4.4
-        ({"remote.copy.lag.ms": "0", "remote.copy.lag.bytes": "-1", "retention.bytes": "-1"}, AT_ONCE),
+        ({}, CopyLag()),  # before 4.4
+        ({"remote.copy.lag.ms": "0", "remote.copy.lag.bytes": "-1", "retention.bytes": "-1"}, CopyLag()),
         ({"remote.copy.lag.ms": "60000", "remote.copy.lag.bytes": "500"}, CopyLag(60_000, 500)),
         (
             {

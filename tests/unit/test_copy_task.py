@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, SUSPECT
 from tiersnap.snapshot.readiness.copy_task import (
-    AT_ONCE,
     BesideBrokers,
     BrokerAtWork,
     CopyLag,
@@ -98,10 +97,10 @@ def test_a_broker_is_at_work_for_so_long_after_its_upload(age: int, left_for: in
 
 
 def test_what_the_cluster_says_counts_more_than_the_objects() -> None:
-    tasks = CopyTasks({"orders": AT_ONCE, "payments": AT_ONCE, "off": None}, frozenset({("payments", 1)}))
+    tasks = CopyTasks({"orders": CopyLag(), "payments": CopyLag(), "off": None}, frozenset({("payments", 1)}))
     beside = BesideBrokers(NOW, HOUR, tasks)
     assert [tasks.of(*name) for name in (("orders", 1), ("payments", 1), ("off", 1))] == list(CopyTask)
-    assert beside.broker_at("orders", 1, None) == BrokerAtWork("its broker's copy task works", AT_ONCE)
+    assert beside.broker_at("orders", 1, None) == BrokerAtWork("its broker's copy task works", CopyLag())
     assert beside.broker_at("payments", 1, NOW) is None
     assert beside.broker_at("off", 1, NOW) is None
     assert beside.broker_at("not shown", 1, NOW) == BrokerAtWork(

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.readiness.copy_task import AT_ONCE, LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -104,9 +104,9 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
 
 def test_run_does_what_the_cluster_says_whatever_the_objects_are(source: Path, tmp_path: Path) -> None:
     for name, tasks, expected in (
-        ("works", CopyTasks({TOPIC_ID: AT_ONCE}), 0),
+        ("works", CopyTasks({TOPIC_ID: CopyLag()}), 0),
         ("off", CopyTasks({TOPIC_ID: None}), 3),
-        ("stuck", CopyTasks({TOPIC_ID: AT_ONCE}, frozenset({(TOPIC_ID, 0)})), 3),
+        ("stuck", CopyTasks({TOPIC_ID: CopyLag()}, frozenset({(TOPIC_ID, 0)})), 3),
         ("never", CopyTasks({TOPIC_ID: CopyLag(None, None)}), 0),
     ):
         ran = Runner(tmp_path / name, source)(beside=BesideBrokers(0, LEFT_FOR_MS, tasks))
