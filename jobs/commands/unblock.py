@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 from msgspec import UNSET, UnsetType
@@ -15,12 +15,15 @@ from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
 from tiersnap.jobs.next_command import again, host_commands
 from tiersnap.jobs.option_types import clock
-from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.unblock.freeing import Freeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,13 @@ class FreedPartition:
     outcome: End
     reason: str
     hint: str
+
+    @classmethod
+    def of(cls, freeing: Freeing, hint: str) -> FreedPartition:
+        """Return a partition that is freed, and the command that comes next."""
+        stuck, (topic, partition) = freeing.stuck, freeing.name
+        counts = stuck.next_offset, stuck.attempts, freeing.tier, freeing.publish
+        return cls(topic, partition, *counts, freeing.end, freeing.reason, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,7 @@ def unblock(
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
     commands = host_commands(tuple(log_dirs), request.remote)
-    rows = [of_row(FreedPartition, {**each.as_row(), "hint": commands.of(each.hint)}) for each in done.freeings]
+    rows = [FreedPartition.of(each, commands.of(each.hint)) for each in done.freeings]
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     summary = UnblockSummary(request.tierer.run_id, len(done.tiered.copied), mended, *told) if rows else None
     findings = done.tiered.findings if rows else ()

@@ -122,21 +122,6 @@ class Freeing:
             quiet = "nothing is left to copy" if self.stuck.hung is None else "the copy task begins anew"
             self.reason = "the copier goes on" if gone_on else f"{quiet}, and nothing fails"
 
-    def as_row(self) -> dict[str, object]:
-        """A result row."""
-        topic, number = self.name
-        return {
-            "topic": topic,
-            "partition": number,
-            "remote_ends_at": self.stuck.next_offset,
-            "attempts": self.stuck.attempts,
-            "tier": self.tier,
-            "publish": self.publish,
-            "outcome": self.end,
-            "reason": self.reason,
-            "hint": self.hint,
-        }
-
 
 def exit_code_of(freeings: Iterable[Freeing], *, refused: int = 0) -> ExitCode:
     """OK; DATA_CORRUPT for damage; PARTIAL where something was done; where nothing was, TRANSIENT or GATE_REFUSED.

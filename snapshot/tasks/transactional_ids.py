@@ -7,17 +7,24 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
 from tiersnap.snapshot.log.log_dir import read_partition
-from tiersnap.snapshot.tables.schemas import schema_of
 from tiersnap.snapshot.tasks.sources import LogDirSource, open_source
 
-TRANSACTIONAL_IDS = schema_of(
-    ("cluster_id", pa.string()),  # null where the disk does not say
-    ("producer_id", pa.int64()),  # the current one, the one before a rotation, or the one after it
-    ("transactional_id", pa.string()),
-    ("offset", pa.int64()),  # of the record
-)
+
+@dataclass(frozen=True, slots=True)
+class IdOfProducer:
+    """The transactional id of a producer id, by a record of `__transaction_state`."""
+
+    cluster_id: str | None  # None where the disk does not say
+    producer_id: int  # the current one, the one before a rotation, or the one after it
+    transactional_id: str
+    offset: int  # of the record
+
+
+_CODEC = RowCodec(IdOfProducer)
+TRANSACTIONAL_IDS = _CODEC.schema
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,9 @@ class ListTransactionalIds:
         """Read each folder."""
         for batch in batches:
             for log_dir, folder in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = list(self._rows(log_dir, folder))
-                yield pa.RecordBatch.from_pylist(rows, schema=TRANSACTIONAL_IDS)
+                yield _CODEC.batch(self._ids(log_dir, folder))
 
-    def _rows(self, uri: str, folder: str) -> Iterator[dict[str, object]]:
+    def _ids(self, uri: str, folder: str) -> Iterator[IdOfProducer]:
         source = open_source(uri)
         if not isinstance(source, LogDirSource):
             return
@@ -44,5 +50,4 @@ class ListTransactionalIds:
             value = record.value
             ids = () if value is None else (value.producer_id, value.previous_producer_id, value.next_producer_id)
             for producer_id in {each for each in ids if each >= 0}:
-                named = {"producer_id": producer_id, "transactional_id": record.transactional_id}
-                yield {"cluster_id": cluster_id, "offset": record.offset, **named}
+                yield IdOfProducer(cluster_id, producer_id, record.transactional_id, record.offset)
