@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property
+from itertools import chain
 from threading import Lock
 from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -140,8 +141,9 @@ class RowCodec(Generic[T]):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.schema.names)
+        """Names of the columns; without pyarrow, which a host need not have."""
+        named = (self._parts[name].names if name in self._parts else (column,) for name, column, _ in self._fields)
+        return tuple(chain.from_iterable(named))
 
     @cached_property
     def schema(self) -> pa.Schema:
