@@ -70,4 +70,5 @@ class CheckTask:
             yield RemoteCheck(
                 partition.topic, partition.topic_id, partition.partition, "", 0, None, -1, False, 0, 0, 0, 0,
                 self.asked.depth, RemoteVerdict.UNVERIFIED, ComparedWith.NOTHING, error.message, self.asked.now,
+                self.asked.producer_expiration, self.store.uri,
             )  # fmt: skip

@@ -58,7 +58,7 @@ class PartitionCheck:
 
     Attributes:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
-        known: what was found out before of the partition, by segment id.
+        known: what was found out before of the partition, by segment id; checks of another place say nothing.
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
@@ -75,6 +75,9 @@ class PartitionCheck:
     _listed: list[SegmentObjects] = field(default_factory=list)
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
+
+    def __post_init__(self) -> None:
+        self.known = {key: each for key, each in self.known.items() if each.remote == self.store.uri}
 
     def checks(self) -> Iterator[RemoteCheck]:
         """Give what was found out, a row a segment, in ascending base offset; then offsets that no segment holds.
@@ -131,7 +134,7 @@ class PartitionCheck:
         if attempt.missing:
             return True
         known = self.known.get(attempt.segment_id)
-        if known is not None and known.still_holds(self.asked.depth, attempt.modified, attempt.stored):
+        if known is not None and known.still_holds(self.asked, attempt.modified, attempt.stored):
             return False
         sampled = self.asked.sampled
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
@@ -257,4 +260,5 @@ class PartitionCheck:
             of.topic, of.topic_id or "", of.partition, segment_id, start, end, epoch, is_of_log,
             len(self._listed), self._listed_from, size, at,
             asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
+            asked.producer_expiration, self.store.uri,
         )  # fmt: skip

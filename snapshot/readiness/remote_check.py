@@ -93,15 +93,22 @@ class RemoteCheck:
     compared_with: ComparedWith
     reason: str
     checked_at: Annotated[int, Meta(description="ms")]
+    producer_expiration: Annotated[
+        int | None, Meta(description="ms, after which a broker drops a producer; null if every entry was counted")
+    ]
+    remote: Annotated[str, Meta(description="URI of the remote storage that was verified")]
 
     def rank(self) -> int:
         """Return where it stands on a terminal: what is wrong first."""
         return list(RemoteVerdict).index(self.verdict)
 
-    def still_holds(self, depth: CheckDepth, written_at: int, size: int) -> bool:
-        """Return whether nothing was wrong, at this depth at least, and the objects are still the same by listing."""
+    def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
+        """Return whether nothing was wrong, the check was as strict, and the objects are the same by listing."""
         is_same = (self.written_at, self.bytes) == (written_at, size)
-        return is_same and self.is_of_log and self.verdict.is_sound and self.depth.rank >= depth.rank
+        own, wanted = self.producer_expiration, asked.producer_expiration
+        is_strict = own is None or (wanted is not None and own >= wanted)
+        is_enough = is_strict and self.depth.rank >= asked.depth.rank
+        return is_same and self.is_of_log and self.verdict.is_sound and is_enough
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,15 @@ Key = tuple[str, str | None, int]  # topic, topic id, partition
 # Rows of `remote_checks` with the columns that are summed up.
 CHECKS = RowCodec(
     RemoteCheck,
-    given={"next_base_offset": None, "leader_epoch": -1, "is_of_log": False, "written_at": 0, "reason": ""},
+    given={
+        "next_base_offset": None,
+        "leader_epoch": -1,
+        "is_of_log": False,
+        "written_at": 0,
+        "reason": "",
+        "producer_expiration": None,
+        "remote": "",
+    },
 )
 
 

@@ -335,6 +335,8 @@ REMOTE_CHECKS = _schema(
     ("compared_with", _TEXT),  # readiness.remote_check.ComparedWith
     ("reason", _TEXT),
     ("checked_at", _LONG),  # ms
+    ("producer_expiration?", _LONG),  # ms; null if every entry was counted
+    ("remote", _TEXT),  # URI of what was verified
     ("run", _LONG),  # number of the check, ascending; not that of a run of the pipeline
 )
 

@@ -38,6 +38,19 @@ def test_task_skips_what_the_table_tells_and_looks_again_at_what_is_not_sound(tm
     assert [(row["base_offset"], row["verdict"]) for row in again] == [(574, "SUSPECT"), (685, "SUSPECT")]
 
 
+@pytest.mark.parametrize("told", [{"remote": "file:///elsewhere/"}, {"producer_expiration": 1}], ids=str)
+def test_task_skips_nothing_by_a_check_of_another_place_or_less_strict(told: dict[str, Any], tmp_path: Path) -> None:
+    """A copy of a bucket has the same segment ids; and what is gone there is not gone here."""
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    first = checked(at.remote)
+    gone = first[-1] | {"segment_id": "AAAAAAAAAAAAAAAAAAAAAA"}
+    again = checked(at.remote, known=[each | told for each in [*first, gone]])
+    assert [row["base_offset"] for row in again if row["verdict"] != "GONE"] == [row["base_offset"] for row in first]
+    assert ("GONE" in {row["verdict"] for row in again}) is ("remote" not in told)
+    strict = [each | {"producer_expiration": None} for each in first]
+    assert len(checked(at.remote, known=strict)) == 2
+
+
 def test_task_recognises_snapshots_that_a_run_compared_by_their_bytes(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     compared = [{"offset": offset, "crc": crc32c(data)} for offset, data in at.expected.items()]
