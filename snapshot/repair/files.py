@@ -66,7 +66,7 @@ class _Snapshots:
     def __init__(self, folder: Path, name: str, like: Path | None = None) -> None:
         self._folder, self._name, self._like = folder, name, like
         self._staging = Staging()
-        self._planned: dict[int, PlannedSnapshot] = {}
+        self._planned: dict[Path, PlannedSnapshot] = {}
 
     def __enter__(self) -> _Snapshots:
         try:
@@ -83,21 +83,20 @@ class _Snapshots:
         return self._folder / snapshot_file.file_name(planned.offset)
 
     def add(self, planned: PlannedSnapshot, data: bytes) -> None:
-        self._staging.add(self.path_of(planned), data, like=self._like)
-        self._planned[planned.offset] = planned
+        path = self.path_of(planned)
+        self._staging.add(path, data, like=self._like)
+        self._planned[path] = planned
 
     def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
         """Give them their names; returns what is in the way of one, None where all are in place."""
         self._staging.settle()
-        offsets = sorted(self._planned, reverse=True)
+        ordered = sorted(self._planned.items(), key=lambda each: -each[1].offset)
         try:
-            for number, offset in enumerate(offsets):
-                planned = self._planned[offset]
-                path = self.path_of(planned)
+            for number, (path, planned) in enumerate(ordered):
                 if not self._staging.publish(path, replace=replaces(planned)):
                     return path
                 _log.info("put %s/%s in place: %s", self._name, path.name, planned.action)
-                if number in {0, len(offsets) - 1}:
+                if number in {0, len(ordered) - 1}:
                     sync_directory(self._folder)
         except OSError as error:
             raise cannot_write(self._folder, error) from error

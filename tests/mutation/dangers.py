@@ -105,9 +105,9 @@ DANGERS = (
     Danger(_ATOMIC, "bytes are not durable before the name", "os.fsync(file.fileno())", "pass"),
     Danger(_ATOMIC, "the name is not durable", "        sync_directory(path.parent)\n", "        pass\n"),
     Danger(_ATOMIC, "what could not be put in place stays", "temporary.unlink(missing_ok=True)", "pass"),
-    Danger(_FILES, "the highest is not durable before the next", "in {0, len(offsets) - 1}", "== len(offsets) - 1"),
-    Danger(_FILES, "the names are not durable", "in {0, len(offsets) - 1}", "== 0"),
+    Danger(_FILES, "the highest is not durable before the next", "in {0, len(ordered) - 1}", "== len(ordered) - 1"),
+    Danger(_FILES, "the names are not durable", "in {0, len(ordered) - 1}", "== 0"),
     Danger(_AHEAD, "what was begun is not undone", "each.callback(begun.give_up)", "pass"),
-    Danger(_FILES, "the lowest first", "reverse=True", "reverse=False"),
+    Danger(_FILES, "the lowest first", "-each[1].offset", "each[1].offset"),
     Danger(_FILES, "what was staged stays after an error", "self._staging.__exit__()", "pass"),
 )

@@ -59,11 +59,10 @@ def kafka_replay(partitions: Sequence[Path]) -> Iterator[KafkaReplay]:
                 process.wait(60)
 
 
-def spent_with_start(partitions: Sequence[Path], work: Path) -> Spent:
-    """One replay, the start and the end of its JVM included; its snapshots lie below `work` for a while."""
+def spent_with_start(partitions: Sequence[Path], out: Path) -> Spent:
+    """One replay, the start and the end of its JVM included, its snapshots in `out`."""
     compiled(_SOURCE, VERSION)
-    with tempfile.TemporaryDirectory(dir=work) as out:
-        return spent(_command(partitions, out), ends_with=(0,), said="go\n")
+    return spent(_command(partitions, str(out)), ends_with=(0,), said="go\n")
 
 
 def _command(partitions: Sequence[Path], out: str) -> list[str]:
