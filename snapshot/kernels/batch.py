@@ -81,7 +81,7 @@ def varint(b, p, end):
 
 
 @kernel(np.uint8, int, int, returns=3)
-def control_record(b, p, end):
+def control_record(b: np.ndarray, p: int, end: int) -> tuple[int, int, int]:
     """First record of a control batch: (type, coordinator epoch, timestamp delta), type MALFORMED when it is.
 
     key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
@@ -112,7 +112,17 @@ def control_record(b, p, end):
 
 
 @kernel(np.uint8, int, int, int, int, WALK_DTYPE, RECORD_BATCH_DTYPE, np.int32, DELTA_DTYPE, returns=2)
-def walk(b, start, position_of_buffer, stop_at, check_crc, states, out, slots, deltas):
+def walk(
+    b: np.ndarray,
+    start: int,
+    position_of_buffer: int,
+    stop_at: int,
+    check_crc: bool,
+    states: np.ndarray,
+    out: np.ndarray,
+    slots: np.ndarray,
+    deltas: np.ndarray,
+) -> tuple[int, int]:
     """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
 
     Args:

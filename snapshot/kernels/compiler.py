@@ -10,15 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FunctionType
-from typing import Any
+from typing import Protocol, cast
 
 import llvmlite.binding as llvm
 import numba
-import numpy as np
 from numba import carray, types  # type: ignore[attr-defined]
 
 from tiersnap.snapshot.kernels import intrinsics
 from tiersnap.snapshot.kernels.native import Kernel, target_machine
+
+
+class _CFunction(Protocol):
+    """Numba's CFunc."""
+
+    native_name: str
+
+    def inspect_llvm(self) -> str:
+        """Return its module in LLVM's language."""
+
 
 # What the object file may leave to be found when it is loaded.
 _OUTSIDE = ("llvm.", "crc32c_extend", "memset", "memcpy")
@@ -62,16 +71,16 @@ def _own_settings() -> Iterator[None]:
         settings.update(given)
 
 
-def _c_function(kernel: Kernel) -> Any:
-    signature: list[Any] = []
+def _c_function(kernel: Kernel) -> _CFunction:
+    signature: list[types.Type] = []
     names, passed = [], []
     for index, kind in enumerate(kernel.arguments):
-        if kind is int:
+        if kind is None:
             signature.append(types.int64)
             names.append(f"a{index}")
             passed.append(f"a{index}")
         else:
-            signature += [types.CPointer(numba.from_dtype(np.dtype(kind))), types.int64]
+            signature += [types.CPointer(numba.from_dtype(kind)), types.int64]
             names += [f"a{index}", f"n{index}"]
             passed.append(f"carray(a{index}, (n{index},))")
     call = f"kernel({', '.join(passed)})"
@@ -79,13 +88,14 @@ def _c_function(kernel: Kernel) -> Any:
         kernel.returns, [f"found = {call}", *(f"results[{i}] = found[{i}]" for i in range(kernel.returns))]
     )
     source = f"def wrapper({', '.join([*names, 'results'])}):\n" + "".join(f"    {line}\n" for line in lines)
-    scope = {"kernel": jitted(kernel.function), "carray": carray}
+    scope: dict[str, object] = {"kernel": jitted(kernel.function), "carray": carray}
     exec(source, scope)
-    return numba.cfunc(types.void(*signature, types.CPointer(types.int64)))(scope["wrapper"])
+    as_c = numba.cfunc(types.void(*signature, types.CPointer(types.int64)))
+    return cast("_CFunction", as_c(cast("Callable[[], None]", scope["wrapper"])))
 
 
 @cache
-def jitted(function: Callable[..., Any], *, inline: bool = False) -> Any:
+def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable[..., object]:
     """Return the function for numba to call, and all that it calls."""
     scope = dict(function.__globals__)
     for name in scope.keys() & set(function.__code__.co_names):
@@ -94,11 +104,13 @@ def jitted(function: Callable[..., Any], *, inline: bool = False) -> Any:
     return numba.njit(copy, inline="always" if inline else "never")
 
 
-def _translated(value: Any) -> Any:
+def _translated(value: object) -> object:
     """Return what numba is to see of a name that a kernel uses."""
     if isinstance(value, Kernel):
         return jitted(value.function, inline=value.inline)
-    mark = getattr(value, "kernel_mark", None)
+    mark = getattr(value, "kernel_mark", "")
+    if not isinstance(value, FunctionType) or not mark:
+        return value
     if mark == "intrinsic":
-        return getattr(intrinsics, value.__name__)
-    return jitted(value, inline=mark == "inlined") if mark else value
+        return cast("object", getattr(intrinsics, value.__name__))
+    return jitted(value, inline=mark == "inlined")

@@ -51,7 +51,7 @@ _LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 
 @kernel(np.uint8, int, int, returns=1)
-def checksum_by_table(buffer, start, length):
+def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
     """CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
@@ -76,7 +76,7 @@ _CACHE_LINE = 64
 
 
 @kernel(np.uint8, int, int, returns=1, inline=True)
-def checksum_by_library(buffer, start, length):
+def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> int:
     """CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
     address = address_of(buffer, start)
     end = address + np.uintp(length)
@@ -99,7 +99,8 @@ def _load_library() -> bool:
     return False
 
 
-checksum = checksum_by_library if IS_COMPILED and _load_library() else checksum_by_table
+HAS_LIBRARY = IS_COMPILED and _load_library()
+checksum = checksum_by_library if HAS_LIBRARY else checksum_by_table
 
 
 # Fractions of square roots of small primes and of the golden ratio, made odd.

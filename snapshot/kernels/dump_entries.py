@@ -38,7 +38,16 @@ LOG_ENTRY_DTYPE = np.dtype(
 
 
 @kernel(np.uint8, int, int, int, int, int, int, LOG_ENTRY_DTYPE, returns=5)
-def walk_all(b, start, window_position, limit, file_size, last_offset, check_crc, out):
+def walk_all(
+    b: np.ndarray,
+    start: int,
+    window_position: int,
+    limit: int,
+    file_size: int,
+    last_offset: int,
+    check_crc: bool,
+    out: np.ndarray,
+) -> tuple[int, int, int, int, int]:
     """Decode entries from `b[start:]` into `out` (LOG_ENTRY_DTYPE) until there is no further one, or not enough of it.
 
     Args:
@@ -149,7 +158,18 @@ LONGEST_NUMBER = 20
 
 
 @kernel(int, np.int64, np.int32, np.int64, np.uint8, np.int64, np.uint8, np.int64, np.uint8, np.uint8, returns=1)
-def write(count, values, codes, widths, words, word_starts, texts, text_starts, digits, out):
+def write(
+    count: int,
+    values: np.ndarray,
+    codes: np.ndarray,
+    widths: np.ndarray,
+    words: np.ndarray,
+    word_starts: np.ndarray,
+    texts: np.ndarray,
+    text_starts: np.ndarray,
+    digits: np.ndarray,
+    out: np.ndarray,
+) -> int:
     """Write the lines into `out` and give the bytes used.
 
     Args:

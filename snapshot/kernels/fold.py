@@ -1,13 +1,13 @@
 """Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
 
-What the fields mean is said in replay.producer_fold. Arguments are NumPy arrays and records, which have no static types
-worth writing: `d` and `e` are records of DELTA_DTYPE, `b` one of RECORD_BATCH_DTYPE or a FoldedBatch,
-`deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into `deltas` with open addressing.
+What the fields mean is said in replay.producer_fold. `d` and `e` are records of DELTA_DTYPE, `b` one of
+RECORD_BATCH_DTYPE or a FoldedBatch, `deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into
+`deltas` with open addressing.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,17 +53,17 @@ _SEQUENCE_RANGE = 2147483648
 class FoldedBatch(NamedTuple):
     """The fields of a batch that the fold reads."""
 
-    base_offset: Any
-    attributes: Any
-    last_offset_delta: Any
-    max_timestamp: Any
-    producer_id: Any
-    producer_epoch: Any
-    base_sequence: Any
-    record_count: Any
-    control_type: Any
-    coordinator_epoch: Any
-    control_timestamp: Any
+    base_offset: int
+    attributes: int
+    last_offset_delta: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    control_type: int
+    coordinator_epoch: int
+    control_timestamp: int
 
 
 @inlined
@@ -181,7 +181,7 @@ def find_delta(slots, deltas, count, producer_id):
 
 
 @kernel(np.int32, DELTA_DTYPE, int, RECORD_BATCH_DTYPE, int, returns=2)
-def add_batches(slots, deltas, count, rows, start):
+def add_batches(slots: np.ndarray, deltas: np.ndarray, count: int, rows: np.ndarray, start: int) -> tuple[int, int]:
     """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
     limit = deltas.size
     for i in range(start, rows.size):
@@ -196,7 +196,9 @@ def add_batches(slots, deltas, count, rows, start):
 
 
 @kernel(np.int32, DELTA_DTYPE, int, DELTA_DTYPE, int, returns=3)
-def add_deltas(slots, deltas, count, right, start):
+def add_deltas(
+    slots: np.ndarray, deltas: np.ndarray, count: int, right: np.ndarray, start: int
+) -> tuple[int, int, int]:
     """Combine right[start:] into the table until done or the table is full.
 
     Returns:
@@ -216,7 +218,7 @@ def add_deltas(slots, deltas, count, right, start):
 
 
 @kernel(DELTA_DTYPE, np.int64, ENTRY_DTYPE)
-def write_entries(deltas, order, out):
+def write_entries(deltas: np.ndarray, order: np.ndarray, out: np.ndarray) -> None:
     """Apply deltas[order] to an empty state, into `out` (ENTRY_DTYPE)."""
     for i in range(order.size):
         d = deltas[order[i]]
@@ -233,7 +235,7 @@ def write_entries(deltas, order, out):
 
 
 @kernel(np.int32, DELTA_DTYPE, int)
-def rehash(slots, deltas, count):
+def rehash(slots: np.ndarray, deltas: np.ndarray, count: int) -> None:
     """Enter the first `count` deltas into a new, larger table."""
     slots[:] = EMPTY_SLOT
     mask = slots.size - 1

@@ -49,7 +49,7 @@ NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, 
 
 
 @kernel(np.uint8, int, int, HEADER_DTYPE, returns=3)
-def headers(b, start, position_of_buffer, out):
+def headers(b: np.ndarray, start: int, position_of_buffer: int, out: np.ndarray) -> tuple[int, int, int]:
     """Headers of the entries in `b[start:]`, of any magic: (next position in `b`, rows in `out`, stop reason).
 
     Args:
@@ -95,7 +95,7 @@ def headers(b, start, position_of_buffer, out):
 
 
 @kernel(HEADER_DTYPE, np.int64, OFFSET_ENTRY_DTYPE, TIME_ENTRY_DTYPE, returns=2)
-def index(rows, state, offset_entries, time_entries):
+def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_entries: np.ndarray) -> tuple[int, int]:
     """Entries of one window: counts of those written to `offset_entries` and `time_entries`, each as long as `rows`.
 
     Args:
@@ -127,7 +127,7 @@ def index(rows, state, offset_entries, time_entries):
 
 
 @kernel(HEADER_DTYPE, OFFSET_ENTRY_DTYPE, int, np.int64, returns=1)
-def check_offsets(rows, entries, largest_scan, state):
+def check_offsets(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state: np.ndarray) -> int:
     """Compare the next window of batches with an offset index: NO_FAULT or what is wrong.
 
     Args:
@@ -159,7 +159,7 @@ def check_offsets(rows, entries, largest_scan, state):
 
 
 @kernel(HEADER_DTYPE, TIME_ENTRY_DTYPE, int, np.int64, returns=1)
-def check_times(rows, entries, largest_scan, state):
+def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state: np.ndarray) -> int:
     """Compare the next window of batches with a time index: NO_FAULT or what is wrong.
 
     Args:

@@ -19,11 +19,12 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tiersnap.snapshot.kernels.cache import folder
 
@@ -32,19 +33,22 @@ _log = logging.getLogger(__name__)
 IS_COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
 _DIGEST_BYTES = 32
 _lock = threading.Lock()
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Kernel:
     """A compiled function over one-dimensional contiguous arrays and integers of 64 bits, called like the function.
 
     Attributes:
-        arguments: a dtype for an array, `int` for a number.
+        arguments: the dtype of an array, None for a number.
         returns: how many numbers it returns; one is no tuple.
     """
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], returns: int, *, inline: bool) -> None:
+    def __init__(
+        self, function: Callable[..., object], arguments: tuple[DTypeLike, ...], returns: int, *, inline: bool
+    ) -> None:
         self.function = function
-        self.arguments = tuple(int if kind is int else np.dtype(kind) for kind in arguments)
+        self.arguments = tuple(None if kind is int else np.dtype(kind) for kind in arguments)
         self.returns = returns
         self.inline = inline
         self.name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
@@ -52,13 +56,15 @@ class Kernel:
         self._results = ctypes.c_int64 * max(returns, 1)
         self._code: Callable[..., None] | None = None
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: int | np.ndarray) -> int | tuple[int, ...]:
         """Run it. Raises TypeError: an array of another dtype, or one that is not contiguous."""
         given: list[int] = []
         for value, kind in zip(values, self.arguments, strict=True):
-            if kind is int:
+            if kind is None:
                 given.append(int(value))
                 continue
+            if isinstance(value, int):
+                raise TypeError(f"{self.name}: an array of {kind} expected, found {value}")
             if (value.dtype is not kind and value.dtype != kind) or not value.flags.c_contiguous:
                 raise TypeError(f"{self.name}: a contiguous array of {kind} expected, found one of {value.dtype}")
             given += (value.ctypes.data, value.size)
@@ -67,9 +73,9 @@ class Kernel:
         return results[0] if self.returns == 1 else tuple(results)
 
     def _loaded(self) -> Callable[..., None]:
-        kinds: list[Any] = []
+        kinds: list[type[ctypes.c_int64 | ctypes.c_void_p]] = []
         for kind in self.arguments:
-            kinds += [ctypes.c_int64] if kind is int else [ctypes.c_void_p, ctypes.c_int64]
+            kinds += [ctypes.c_int64] if kind is None else [ctypes.c_void_p, ctypes.c_int64]
         # Of the interpreter (PYFUNCTYPE): it stays locked, as log.windows needs where a file shrinks under a kernel.
         signature = ctypes.PYFUNCTYPE(None, *kinds, ctypes.POINTER(ctypes.c_int64))
         with _lock:
@@ -78,31 +84,31 @@ class Kernel:
         return self._code
 
 
-def kernel(*arguments: Any, returns: int = 0, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel(*arguments: DTypeLike, returns: int = 0, inline: bool = False) -> Callable[[Function], Function]:
     """Make a function a Kernel, which others may call, too."""
 
-    def decorated(function: Callable[..., Any]) -> Any:
-        return Kernel(function, arguments, returns, inline=inline) if IS_COMPILED else function
+    def decorated(function: Function) -> Function:
+        return cast("Function", Kernel(function, arguments, returns, inline=inline)) if IS_COMPILED else function
 
     return decorated
 
 
-def part(function: Callable[..., Any]) -> Callable[..., Any]:
+def part(function: Function) -> Function:
     """Mark a function that kernels call."""
     return _marked(function, "part")
 
 
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+def inlined(function: Function) -> Function:
     """Mark a function whose body stands in each kernel that calls it."""
     return _marked(function, "inlined")
 
 
-def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+def intrinsic(function: Function) -> Function:
     """Mark a function that `intrinsics` has in machine code under the same name."""
     return _marked(function, "intrinsic")
 
 
-def _marked(function: Callable[..., Any], mark: str) -> Callable[..., Any]:
+def _marked(function: Function, mark: str) -> Function:
     function.kernel_mark = mark  # type: ignore[attr-defined]
     return function
 
@@ -124,12 +130,12 @@ def target_machine() -> llvm.TargetMachine:
 @cache
 def _processor() -> str:
     """A name for all that the machine code depends on, the kernels' sources left out."""
-    from tiersnap.snapshot.kernels.crc import checksum  # the library's, if it is installed
+    from tiersnap.snapshot.kernels.crc import HAS_LIBRARY
 
     numba = find_spec("numba")  # its version is not worth an import of importlib.metadata
     made_by = Path(numba.origin).stat().st_mtime_ns if numba and numba.origin else 0
     parts = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return hashlib.sha256(repr((made_by, llvmlite.__version__, checksum.name, *parts)).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((made_by, llvmlite.__version__, HAS_LIBRARY, *parts)).encode()).hexdigest()[:12]
 
 
 def _address(wanted: Kernel) -> int:

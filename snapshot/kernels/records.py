@@ -14,7 +14,9 @@ _COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
 
 
 @kernel(np.uint8, int, int, rb.RECORD_BATCH_DTYPE, int, int, SPAN_DTYPE, returns=1)
-def records_of_batch(b, p, end, batches, index, count, out):
+def records_of_batch(
+    b: np.ndarray, p: int, end: int, batches: np.ndarray, index: int, count: int, out: np.ndarray
+) -> int:
     """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed: those of `batches[index]`.
 
     Args:
@@ -58,7 +60,9 @@ def records_of_batch(b, p, end, batches, index, count, out):
 
 
 @kernel(np.uint8, int, rb.RECORD_BATCH_DTYPE, SPAN_DTYPE, np.uint8, returns=1)
-def records_of_batches(b, window_position, batches, out, is_wrong):
+def records_of_batches(
+    b: np.ndarray, window_position: int, batches: np.ndarray, out: np.ndarray, is_wrong: np.ndarray
+) -> int:
     """Fill `out` (SPAN_DTYPE) with the records of batches that are neither compressed nor control batches.
 
     Args:

@@ -222,8 +222,7 @@ def compressed_control_record(window: np.ndarray) -> tuple[int, int, int]:
         records = decompress(codec, stored, largest=_LARGEST_CONTROL)
     except CorruptRecordError:
         return kernels.MALFORMED, -1, 0
-    found = kernels.control_record(np.frombuffer(records, np.uint8), 0, len(records))
-    return found  # type: ignore[no-any-return]
+    return kernels.control_record(np.frombuffer(records, np.uint8), 0, len(records))
 
 
 def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
