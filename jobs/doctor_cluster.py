@@ -171,13 +171,14 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
     store = view.open_store()
     prover = ProofRequest().prover(cluster, store, talk, apply=False)
     is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
-    layout = prover.layout(view.layout if is_given else None)
+    location = prover.location(view.layout if is_given else None)
     with prover.metadata_topic.read_all() as reader:
 
         def ask() -> Known:
             return read_by_brokers(cluster, reader, lambda _: True).segments
 
-        missing = find_missing(ask(), ask, reader.cache.ours, store, layout)
+        missing = find_missing(ask(), ask, reader.cache.ours, location)
+    layout = location.layout
     try:
         return Compared(missing, layout.name, prover.prove(layout).sentence, reader.cache)
     except GateError as doubt:

@@ -54,7 +54,8 @@ class RemoteView:
 
     def _look(self) -> ObserveOnce:
         from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+        from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 
         store = self.open_store()
         next(iter(store.list()), None)
-        return ObserveOnce(store, self.open_layout())
+        return ObserveOnce(RemoteLocation(store, self.open_layout()))

@@ -33,12 +33,11 @@ from tiersnap.snapshot.readiness.remote_check import CheckDepth
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.mending import Mending
     from tiersnap.remote_storage.mend.right_segments import MendRules
-    from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,7 @@ def mend(
         return _told(output, mended, said, apply=apply)
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -150,18 +150,19 @@ def mend(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
-    target, layout = prover.store, prover.layout(place.layout)
+    target = prover.location(place.layout)
     source = None
     if wrong is not None:
-        source = open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as or layout.name)
-        if (source[0].uri, source[1].name) == (target.uri, layout.name):
+        lies_as = lies_as or target.layout.name
+        source = RemoteLocation(open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as))
+        if (source.store.uri, source.layout) == (target.store.uri, target.layout):
             raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
-        known, prove = ask(), partial(prover.prove, layout)
-        of, tierer = replace(logs(target, layout), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
+        known, prove = ask(), partial(prover.prove, target.layout)
+        of, tierer = replace(logs(target), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
         mending = MendTier(
             cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done
         )
@@ -170,11 +171,7 @@ def mend(
 
 
 def _logs(
-    log_dirs: tuple[str, ...],
-    topic: re.Pattern[str] | None,
-    rules: MendRules,
-    target: ObjectStore,
-    layout: Layout,
+    log_dirs: tuple[str, ...], topic: re.Pattern[str] | None, rules: MendRules, target: RemoteLocation
 ) -> RemoteLogs:
     from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
     from tiersnap.remote_storage.inventory.observe import Observe
@@ -182,14 +179,14 @@ def _logs(
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
-    begins = Beginnings(partial(beginning, Observe(target, layout), rules.broker_expiry))
+    begins = Beginnings(partial(beginning, Observe(target), rules.broker_expiry))
     local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
-    return RemoteLogs(target, layout, rules, local, {})
+    return RemoteLogs(target, rules, local, {})
 
 
 def _unmanaged(
     place: PlaceRequest,
-    logs: Callable[[ObjectStore, Layout], RemoteLogs],
+    logs: Callable[[RemoteLocation], RemoteLogs],
     topic: re.Pattern[str] | None,
     depth: CheckDepth,
     unmanaged: bool,
@@ -199,6 +196,7 @@ def _unmanaged(
     """Put missing objects back of topics that no broker manages, and replace wrong segments of ours."""
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.mend.make_again import MakeAgain
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
@@ -210,7 +208,7 @@ def _unmanaged(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     target = open_existing_store(place.remote, place.s3, writes=apply)
-    of = logs(target, open_layout(place.layout or "aiven"))
+    of = logs(RemoteLocation(target, open_layout(place.layout or "aiven")))
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
     if tier.partitions and apply:

@@ -187,14 +187,15 @@ def publish(
     from tiersnap.snapshot.log.selection import matches_topic
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
-    store, metadata_topic, layout = prover.store, prover.metadata_topic, prover.layout(place.layout)
-    finished = finished_segments(store, layout, lambda name: matches_topic(name, topic))
+    metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
+    layout = location.layout
+    finished = finished_segments(location, lambda name: matches_topic(name, topic))
     if not finished.segments and not finished.damaged:
         raise SourceNotFoundError(
             f"{place.remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    job = Publish(cluster, metadata_topic, store, layout, partial(prover.prove, layout), log_dirs, broker_id)
+    job = Publish(cluster, metadata_topic, location, partial(prover.prove, layout), log_dirs, broker_id)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(

@@ -33,7 +33,7 @@ from tiersnap.jobs.sentences import (
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -82,16 +82,15 @@ class HostRequest:
 
         return Tierer(new_run_id(), self.broker_expiry.now)
 
-    def host_in(self, layout: Layout, *, every_boundary: bool = False) -> HostTier:
-        """Return the tiering in a layout."""
+    def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
+        """Return the tiering there."""
         from tiersnap.jobs.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
 
         expires = (self.expiration, self.as_of, self.broker_expiry.expiration)
         return HostTier(
-            self.store,
-            layout,
+            location,
             ReplayOptions(*expires, every_boundary, self.replace),
             self.tierer,
             topic_ids=read_topic_ids(self.topic_ids),
@@ -187,12 +186,14 @@ def tier(
     from tiersnap.jobs.host_report import host_run, write_report_and_metrics
     from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    host = request.host_in(open_layout(request.layout or ""), every_boundary=every_boundary)
+    location = RemoteLocation(request.store, open_layout(request.layout or ""))
+    host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)

@@ -112,11 +112,11 @@ def unblock(
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     prover = proof.prover(cluster, request.store, output.talk, sources, apply=request.apply)
-    layout = prover.layout(request.layout)
+    location = prover.location(request.layout)
     log_dirs = {place: open_log_dir(place) for place in places_of(sources)}
     hung = None if hung_after is None else HungLimit(clock(), hung_after)
     with Progress(output, "unblocking") as progress:
-        host, talk, watch = request.host_in(layout), output.talk, progress.watch_done
+        host, talk, watch = request.host_in(location), output.talk, progress.watch_done
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended

@@ -29,6 +29,7 @@ from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
@@ -91,10 +92,10 @@ class _Run:
     def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, tasks: int, talk: Talk) -> None:
         self._given, self._most_tasks = given, tasks
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
-        self._layout = open_layout(settings.layout)
+        self._location = RemoteLocation(given.store, open_layout(settings.layout))
         self._warehouse = warehouse
         self._options_digest = settings.replay.digest(place=given.store.uri if settings.apply else None)
-        self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
+        self._look = Observe(self._location, refuses_plaintext=not settings.allow_plaintext)
         self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
         self._number, self._unrecorded, self._forgetful = 0, range(0), summary.KnownForgetful()
@@ -333,7 +334,7 @@ class _Run:
         if ready.isEmpty():  # they end too late, or nobody knows what remote storage holds of their partitions
             return False
         tasks, store = in_shares(self._store, self._settings.rate, min(names.num_rows, self._most_tasks))
-        done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
+        done = tiering.tier(ready, TierTask(replace(self._location, store=store), tierer), TIERED, tasks=tasks)
         rows = listing.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
         counts.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
@@ -345,7 +346,7 @@ class _Run:
         if self._settings.apply:
             sweep_whole_store(self._store, self._settings.topics, self._talk)
         if self._settings.apply and self._outcome.has_leftovers:
-            sweep_listed(listed, self._store, self._layout, self._talk)
+            sweep_listed(listed, self._location, self._talk)
 
     def _record(self) -> None:
         """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""

@@ -17,7 +17,7 @@ from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.listing import current, listed_segments
 from tiersnap.jobs.pipeline.replaying import input_rows, united
 from tiersnap.jobs.pipeline.warehouse import newest
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.retire.store_leftovers import sweep_store
 from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -99,12 +99,12 @@ def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: 
         talk(f"removed what killed processes had left: {swept}")
 
 
-def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
+def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[str], None]) -> None:
     """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
     first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
     # Each partition once, however many replicas are listed.
     left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)
-    swept = left.mapInArrow(of_batches(SweepTask(store, layout.is_local)), schemas.of_arrow(SWEPT))
+    swept = left.mapInArrow(of_batches(SweepTask(location.store, location.is_local)), schemas.of_arrow(SWEPT))
     removed, failed, first = count_swept(swept)
     if failed:
         partitions = count_of(failed, "partition")

@@ -13,10 +13,10 @@ from functools import partial
 from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, mandatory, segments_by_id
-from tiersnap.remote_storage.layouts.layout import Layout, StoredState
+from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.units import count_of
 
@@ -75,9 +75,7 @@ class Missing:
         )
 
 
-def find_missing(
-    known: Known, ask: Callable[[], Known], ours: Collection[str], store: ObjectStore, layout: Layout
-) -> Missing:
+def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], location: RemoteLocation) -> Missing:
     """Find the segments that brokers read and that are not complete in a store.
 
     Args:
@@ -88,7 +86,7 @@ def find_missing(
     Raises:
         TransientError: brokers or the store do not answer.
     """
-    local, partitions = layout.is_local, list(known)
+    store, local, partitions = location.store, location.is_local, list(known)
     there = in_parallel(partial(segments_by_id, store, local=local), partitions)
     missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=local))
     if missing:
@@ -97,13 +95,13 @@ def find_missing(
         missing = {each: lacking for each, lacking in missing.items() if each in still}
     _log.debug("%d segments are missing in %s", len(missing), store.uri)
     found = worst_first(MissingSegment(each, each.id.segment_id in ours, lacking) for each, lacking in missing.items())
-    elsewhere = _other_layout(store, found[0].metadata, layout) if found else None
+    elsewhere = _other_layout(location, found[0].metadata) if found else None
     return Missing(store.uri, sum(map(len, known.values())), tuple(found), elsewhere)
 
 
-def _other_layout(store: ObjectStore, segment: RemoteLogSegmentMetadata, layout: Layout) -> str | None:
-    others = (open_layout(name) for name in LAYOUTS if name != layout.name)
-    return next((each.name for each in others if each.inspect(store, segment) is StoredState.COMPLETE), None)
+def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -> str | None:
+    others = (open_layout(name) for name in LAYOUTS if name != location.layout.name)
+    return next((each.name for each in others if each.inspect(location.store, segment) is StoredState.COMPLETE), None)
 
 
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:

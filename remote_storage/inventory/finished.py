@@ -17,7 +17,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -38,27 +38,27 @@ class Finished:
     damaged: dict[TopicIdPartition, CorruptDataError] = field(default_factory=dict)
 
 
-def finished_segments(store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]) -> Finished:
+def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> Finished:
     """Every finished segment of the topics that `is_wanted` takes."""
-    kind = KeyKind.LOCAL_LOG if layout.is_local else KeyKind.LOG
-    parsed = (keys.recognise(found.key) for found in store.list())
+    kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
+    parsed = (keys.recognise(found.key) for found in location.store.list())
     partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
-    return finished_of_each(store, layout, sorted(partitions))
+    return finished_of_each(location, sorted(partitions))
 
 
-def finished_of_each(store: ObjectStore, layout: Layout, partitions: Iterable[TopicIdPartition]) -> Finished:
+def finished_of_each(location: RemoteLocation, partitions: Iterable[TopicIdPartition]) -> Finished:
     """Every finished segment of these partitions, see finished_of; damage of one says nothing of the others."""
     found = Finished()
     for partition in partitions:
         try:
-            found.segments.extend(finished_of(store, layout, partition))
+            found.segments.extend(finished_of(location, partition))
         except CorruptDataError as error:
             _log.warning("partition left out: partition=%s because=%s", partition, error.message)
             found.damaged[partition] = error
     return found
 
 
-def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
     """Every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
 
     The broker id is -1, and the event timestamp when the last object was written: who publishes a segment puts in its
@@ -69,7 +69,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     Raises:
         CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    local = layout.is_local
+    store, local = location.store, location.is_local
     inventory = list_remote_partition(store, partition, local=local)
     gone = {left.segment_id for left in inventory.superseded}
     for copy in inventory.uncounted:

@@ -101,7 +101,7 @@ class HostInventory:
             return otherwise
 
     def _tell(self) -> None:
-        self.errors[:] = [*self._failures, *self._doubt.errors(self.look.store.uri)]
+        self.errors[:] = [*self._failures, *self._doubt.errors(self.look.location.store.uri)]
 
 
 def _may_be_tiered(partition: Partition) -> bool:

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -42,8 +42,7 @@ from tiersnap.snapshot.replay.remote_state import RemoteState
 class Observe:
     """Looks at one place of remote storage."""
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     refuses_plaintext: bool = False  # looks whether the plugin encrypts what lies there, too
     # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
@@ -54,24 +53,24 @@ class Observe:
         """Return what was read of a partition's manifests; that of others is forgotten."""
         known = self._known.get(partition)
         if known is None:
-            known = KnownManifests(self.store, partition)
+            known = KnownManifests(self.location.store, partition)
             self._known.clear()
             self._known[partition] = known
         return known
 
     @cached_property
     def _encryption(self) -> EncryptionLook:
-        return EncryptionLook(self.store)
+        return EncryptionLook(self.location.store)
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        local = self.layout.is_local
+        store, local = self.location.store, self.location.is_local
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
-        found = list_remote_partition(self.store, name, local=local, local_start=local_start, known=self.known(name))
+        found = list_remote_partition(store, name, local=local, local_start=local_start, known=self.known(name))
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
-        lost = find_lost(self.store, found, segments, partition.leader_epochs or (), known, local=local)
+        lost = find_lost(store, found, segments, partition.leader_epochs or (), known, local=local)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
@@ -93,16 +92,16 @@ class Observe:
         )
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        return find_start(self.store, name_of(partition), copies)
+        return find_start(self.location.store, name_of(partition), copies)
 
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
-        return read_start(self.store, self.layout, name_of(partition), start)
+        return read_start(self.location, name_of(partition), start)
 
     def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
-        return living_producers(self.store, self.layout, partition, offset, expiry)
+        return living_producers(self.location, partition, offset, expiry)
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
-        return state_at(self.store, self.layout, partition, offset, expiry, unbelieved=self.unbelieved)
+        return state_at(self.location, partition, offset, expiry, unbelieved=self.unbelieved)
 
 
 def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:

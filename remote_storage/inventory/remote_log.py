@@ -13,7 +13,8 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, 
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -22,7 +23,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.claims import read_claim
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -43,8 +43,7 @@ _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 class RemoteLog:
     """A RemoteReader of one log."""
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     partition: Partition
     offset: int  # nothing from here on is read
     copies: dict[str, RemoteSegment]  # finished ones of the log's own lineage that begin below, by segment id
@@ -54,17 +53,15 @@ class RemoteLog:
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def listed(
-        cls, store: ObjectStore, layout: Layout, partition: Partition, offset: int, *, since: int | None
-    ) -> RemoteLog:
+    def listed(cls, location: RemoteLocation, partition: Partition, offset: int, *, since: int | None) -> RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
-        local = layout.is_local
+        store, local = location.store, location.is_local
         local_start = 0 if since is None else offset
         found = list_remote_partition(store, name_of(partition), local=local, local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
         own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))
-        return cls(store, layout, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
+        return cls(location, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
 
     @property
     def snapshots(self) -> list[RemoteSnapshot]:
@@ -91,15 +88,15 @@ class RemoteLog:
     def _claim(self, copy: RemoteSegment) -> Claim | None:
         if copy.segment_id not in self._claims:
             of = copy.claimed_as
-            known = copy.claim or (read_claim(self.store, of) if of in self.claimed else None)
+            known = copy.claim or (read_claim(self.location.store, of) if of in self.claimed else None)
             self._claims[copy.segment_id] = known
         return self._claims[copy.segment_id]
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
         metadata = self.copies[of.segment_id].metadata
-        name = f"{self.store.uri}{self.layout.log_key(metadata)}: producer snapshot"
+        name = f"{self.location.log_uri(metadata)}: producer snapshot"
         try:
-            data = self.layout.fetch_index(self.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+            data = self.location.layout.fetch_index(self.location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
         except (ObjectNotFoundError, EncryptedSegmentError) as error:
             raise CorruptDataError(error.message) from error
         vouched = vouched_snapshot(self._claims.get(of.segment_id), of.segment_id)
@@ -122,8 +119,8 @@ class RemoteLog:
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:
-                what = f"holds offset {start}" if self.copies else "is there"
-                raise CorruptDataError(f"{self.store.uri}: no whole remote segment of {self.partition.name} {what}")
+                uri, what = self.location.store.uri, f"holds offset {start}" if self.copies else "is there"
+                raise CorruptDataError(f"{uri}: no whole remote segment of {self.partition.name} {what}")
             copy = max(holding, key=lambda copy: (copy.start_offset == start, copy.end_offset, copy.segment_id))
             yield copy, start, min(end, copy.end_offset)
             start = copy.end_offset
@@ -131,10 +128,10 @@ class RemoteLog:
     def _fold(self, found: RemoteSegment, first: int, last: int) -> np.ndarray:
         copy = self._copy(found)
         fold = ProducerFold()
-        with fetched_segment(self.store, copy) as segment:
+        with fetched_segment(self.location.store, copy) as segment:
             runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
         if end.finding is not None:
-            name = f"{self.store.uri}{self.layout.log_key(copy.metadata)}"
+            name = f"{self.location.log_uri(copy.metadata)}"
             raise CorruptDataError(f"{name}: {end.finding.kind} at byte {end.finding.position}: {end.finding.message}")
         for run in runs:
             if first <= run.start_offset < last:
@@ -144,10 +141,10 @@ class RemoteLog:
     def _copy(self, found: RemoteSegment) -> RemoteSegment:
         """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
         metadata = found.metadata
-        local = self.layout.is_local
-        listed = group(self.store.list(keys.segment_stem(metadata, local=local)), local=local)
+        local = self.location.is_local
+        listed = group(self.location.store.list(keys.segment_stem(metadata, local=local)), local=local)
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
-            copy = read_segment(self.store, attempt)
+            copy = read_segment(self.location.store, attempt)
             if isinstance(copy, IncompleteSegment):
                 raise CorruptDataError(f"remote segment {copy.segment_id}: {copy.problem}")
             if copy.is_encrypted:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.inventory.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -28,8 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def state_at(
-    store: ObjectStore,
-    layout: Layout,
+    location: RemoteLocation,
     partition: Partition,
     offset: int,
     expiry: BrokerExpiry,
@@ -50,7 +50,7 @@ def state_at(
     """
 
     def found_since(since: int | None) -> RemoteState:
-        log = replace(RemoteLog.listed(store, layout, partition, offset, since=since), unbelieved=unbelieved)
+        log = replace(RemoteLog.listed(location, partition, offset, since=since), unbelieved=unbelieved)
         start = partition.log_start_checkpoint
         return find_state(offset, log.snapshots, log, log_start_offset=start, expiry=expiry)
 
@@ -65,9 +65,7 @@ def state_at(
     return found
 
 
-def living_producers(
-    store: ObjectStore, layout: Layout, partition: Partition, offset: int, expiry: BrokerExpiry
-) -> np.ndarray:
+def living_producers(location: RemoteLocation, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
     """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
 
     Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot
@@ -76,7 +74,7 @@ def living_producers(
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    log = RemoteLog.listed(store, layout, partition, offset, since=expiry.since)
+    log = RemoteLog.listed(location, partition, offset, since=expiry.since)
 
     def ids(of: RemoteSnapshot) -> np.ndarray:
         try:
@@ -110,7 +108,7 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
     return None
 
 
-def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
+def read_start(location: RemoteLocation, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
     """Return the snapshot.
 
     Raises:
@@ -118,13 +116,13 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
         CorruptDataError: it is another one than the claim says.
     """
     metadata = metadata_of(partition, start.segment_id, start.segment_start_offset, start.offset)
-    name = f"{store.uri}{layout.log_key(metadata)}: producer snapshot"
+    name = f"{location.log_uri(metadata)}: producer snapshot"
     try:
-        data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+        data = location.layout.fetch_index(location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
     except ObjectNotFoundError as error:
         raise SnapshotChangedError(
             f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.offset, at=""
         ) from error
     if why := differs_from_claim(data, start.crc32c):
-        raise CorruptDataError(f"{name} {why}", hint=f"tiersnap verify --remote {shlex.quote(store.uri)}")
+        raise CorruptDataError(f"{name} {why}", hint=f"tiersnap verify --remote {shlex.quote(location.store.uri)}")
     return data

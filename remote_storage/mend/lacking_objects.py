@@ -15,8 +15,9 @@ from tiersnap.remote_storage.inventory.remote_log import vouched_snapshot
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout, PlannedObject
+from tiersnap.remote_storage.layouts.layout import IndexType, PlannedObject
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -50,11 +51,7 @@ class LackingObjects:
 
 
 def plan_lacking(
-    store: ObjectStore,
-    layout: Layout,
-    record: RemoteLogSegmentMetadata,
-    there: SegmentObjects | None,
-    ready: SegmentBundle,
+    location: RemoteLocation, record: RemoteLogSegmentMetadata, there: SegmentObjects | None, ready: SegmentBundle
 ) -> LackingObjects:
     """Return what a segment lacks.
 
@@ -70,15 +67,15 @@ def plan_lacking(
     contents = ready.index_contents(checked)
     lacks_snapshot = there is None or {KeyKind.INDEXES, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(there.objects)
     if lacks_snapshot:
-        _check_claim(store, record, contents[IndexType.PRODUCER_SNAPSHOT])
+        _check_claim(location.store, record, contents[IndexType.PRODUCER_SNAPSHOT])
     objects = {} if there is None else there.objects
     lacks_log = {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(objects)
     if there is None:
-        others = layout.plan(contents, record)
-    elif layout.is_local:
-        others = _local(store, layout, record, there, checked, contents)
+        others = location.layout.plan(contents, record)
+    elif location.is_local:
+        others = _local(location, record, there, checked, contents)
     else:
-        others = _aiven(store, layout, record, there, contents)
+        others = _aiven(location, record, there, contents)
         if lacks_log and not lacks_snapshot and checked.rebuilt:
             name, why = next(iter(checked.rebuilt.items()))
             raise not_rebuilt(record, f"{name} in the tier: {why}")
@@ -86,7 +83,7 @@ def plan_lacking(
 
 
 def put_lacking(
-    store: ObjectStore, layout: Layout, lacking: LackingObjects, check_known: Callable[[], None], made: list[str]
+    location: RemoteLocation, lacking: LackingObjects, check_known: Callable[[], None], made: list[str]
 ) -> None:
     """Write what a segment lacks, and look at all of it.
 
@@ -99,7 +96,7 @@ def put_lacking(
         ObjectExistsError: somebody else put another object there.
         TiersnapError: see CheckedLog.
     """
-    ready, metadata = lacking.ready, object_metadata(lacking.ready)
+    store, ready, metadata = location.store, lacking.ready, object_metadata(lacking.ready)
 
     def put(key: str, send: Callable[[], PutResult]) -> None:
         done = send()
@@ -115,19 +112,19 @@ def put_lacking(
 
     if lacking.log:
         with ready.log.open() as file:
-            log, key = CheckedLog(file, ready, ready.found_indexes()), layout.log_key(lacking.record)
+            log, key = CheckedLog(file, ready, ready.found_indexes()), location.layout.log_key(lacking.record)
             put(key, lambda: store.put_file_if_absent(key, log, ready.log.size, metadata=metadata))
     for each in lacking.others:
         if each is lacking.others[-1]:
             check_known()
         put(each.key, lambda each=each: store.put_if_absent(each.key, each.content, metadata))  # type: ignore[misc]
-    _look_again(store, layout, lacking.record)
+    _look_again(location, lacking.record)
 
 
-def _look_again(store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata) -> None:
-    listed = segments_by_id(store, record.id.topic_id_partition, local=layout.is_local)
+def _look_again(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> None:
+    listed = segments_by_id(location.store, record.id.topic_id_partition, local=location.is_local)
     there = listed.get(record.id.segment_id)
-    found = None if there is None else read_segment(store, there)
+    found = None if there is None else read_segment(location.store, there)
     if not isinstance(found, RemoteSegment):
         why = "no object of it" if found is None else found.problem
         raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
@@ -153,8 +150,7 @@ def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot:
 
 
 def _local(
-    store: ObjectStore,
-    layout: Layout,
+    location: RemoteLocation,
     record: RemoteLogSegmentMetadata,
     there: SegmentObjects,
     checked: CheckedIndexes,
@@ -165,27 +161,27 @@ def _local(
             raise not_rebuilt(record, f"{name}: {why}")
     epochs = there.objects.get(KeyKind.LOCAL_LEADER_EPOCHS)
     if epochs is not None:
-        decode_lineage(RemoteSegment(there, record, None), store.get(epochs.key), name=epochs.key)
+        decode_lineage(RemoteSegment(there, record, None), location.store.get(epochs.key), name=epochs.key)
     present = {info.key for info in there.objects.values()}
-    return tuple(each for each in layout.plan(contents, record) if each.key not in present)
+    return tuple(each for each in location.layout.plan(contents, record) if each.key not in present)
 
 
 def _aiven(
-    store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata, there: SegmentObjects, contents: Contents
+    location: RemoteLocation, record: RemoteLogSegmentMetadata, there: SegmentObjects, contents: Contents
 ) -> tuple[PlannedObject, ...]:
-    indexes, manifest = layout.plan(contents, record)
+    indexes, manifest = location.layout.plan(contents, record)
     objects = there.objects
     if KeyKind.RSM_MANIFEST not in objects:
         if KeyKind.INDEXES not in objects:
             return indexes, manifest
         try:
-            stored = store.get(indexes.key, limit=len(indexes.content))
+            stored = location.store.get(indexes.key, limit=len(indexes.content))
         except (CorruptDataError, ObjectNotFoundError):
             stored = b""
         if stored != indexes.content:
             raise not_rebuilt(record, "its indexes object is there and is not what its log gives")
         return (manifest,)
-    said = manifest_of(store, there)
+    said = manifest_of(location.store, there)
     theirs = said.metadata
     if (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, said.file_size) != (
         *(record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size),

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import segments_by_id
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
@@ -45,11 +45,15 @@ class RemoteLogs:
         starts: log start offsets, by the cluster.
     """
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     rules: MendRules
     local: LocalLogs
     starts: Mapping[TopicIdPartition, int]
+
+    @property
+    def store(self) -> ObjectStore:
+        """Return the store of the location."""
+        return self.location.store
 
     def wrong(self, partition: TopicIdPartition, depth: CheckDepth | None) -> dict[str, str]:
         """Return what is wrong with segments, by their ids; nothing without a depth."""
@@ -58,7 +62,7 @@ class RemoteLogs:
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
-        check = PartitionCheck(self.store, partition, asked, self.layout.is_local, compare_locally=compare)
+        check = PartitionCheck(self.store, partition, asked, self.location.is_local, compare_locally=compare)
         return {
             each.segment_id: each.reason for each in check.checks() if each.segment_id and not each.verdict.is_sound
         }
@@ -73,7 +77,7 @@ class RemoteLogs:
             records: of those that may be asked for.
             wrong: ids of segments whose snapshots are not believed.
         """
-        listed = segments_by_id(self.store, partition, local=self.layout.is_local)
+        listed = segments_by_id(self.store, partition, local=self.location.is_local)
         local = self.local.of(partition)
         whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
         found = in_parallel(partial(read_segment, self.store), whole)
@@ -82,8 +86,7 @@ class RemoteLogs:
             lineage = local.partition.leader_epochs or ()
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
             yield RightSegments(
-                self.store,
-                self.layout,
+                self.location,
                 partition,
                 listed,
                 lineage,
@@ -138,20 +141,20 @@ class MakeAgain:
 
     def _mended(self, mending: Mending, right: RightSegments) -> Mending:
         record, made = mending.metadata, list[str]()
-        store, layout = self.logs.store, self.logs.layout
+        store, location = self.logs.store, self.logs.location
         planned = replace(mending, action=MendAction.REBUILD, outcome=MendOutcome.PLANNED, error=None)
         there = right.listed.get(record.id.segment_id)
         try:
             if there is None or KeyKind.RSM_MANIFEST not in there.objects:
-                encryption = check_plaintext(store, layout, record, allowed=self.allow_plaintext)
+                encryption = check_plaintext(location, record, allowed=self.allow_plaintext)
                 planned = replace(planned, encryption=encryption)
             with right.of(record, prefers_local=False) as segment:
-                lacking = plan_lacking(store, layout, record, there, segment.bundle(store))
+                lacking = plan_lacking(location, record, there, segment.bundle(store))
                 if not self.apply:
                     return planned
                 self.check_known(record)
                 keep_copy(store, record)
-                put_lacking(store, layout, lacking, lambda: self.check_known(record), made)
+                put_lacking(location, lacking, lambda: self.check_known(record), made)
                 self.check_known(record)
         except DeletedByClusterError:
             delete_in_reverse(store, made)
@@ -163,17 +166,15 @@ class MakeAgain:
         return replace(planned, outcome=MendOutcome.MENDED)
 
 
-def check_plaintext(
-    store: ObjectStore, layout: Layout, record: RemoteLogSegmentMetadata, *, allowed: bool
-) -> Encryption | None:
+def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
     """See that plain text may go where a segment lies; UNKNOWN if no manifest shows it.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts there, and plain text is not `allowed`.
     """
-    if allowed or layout.is_local:
+    if allowed or location.is_local:
         return None
-    shown = EncryptionLook(store).of_partition(record.id.topic_id_partition)
+    shown = EncryptionLook(location.store).of_partition(record.id.topic_id_partition)
     if shown.manifest:
         raise plaintext_refused(record, shown.manifest)
     return Encryption.UNKNOWN if shown.encryption is Encryption.UNKNOWN else None

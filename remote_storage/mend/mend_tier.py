@@ -16,7 +16,7 @@ from tiersnap.remote_storage.cluster.missing_objects import (
     find_missing,
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mend_plan import may_be_deleted, unread, wrong_and_read
@@ -25,7 +25,6 @@ from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -37,7 +36,7 @@ class MendRequest:
     """The options of a run.
 
     Attributes:
-        source: where objects were uploaded by mistake, and their layout there; None without one.
+        source: where objects were uploaded by mistake; None without one.
         depth: to which segments are verified; None looks for missing objects alone.
         log_dirs: of leaders, for leader epochs if leaders cannot be asked.
         delete_bad: delete segments that brokers read no more: wrong ones, and those that were copied twice.
@@ -45,7 +44,7 @@ class MendRequest:
         apply: write.
     """
 
-    source: tuple[ObjectStore, Layout] | None = None
+    source: RemoteLocation | None = None
     depth: CheckDepth | None = None
     log_dirs: Sequence[str] = ()
     delete_bad: bool = False
@@ -105,7 +104,7 @@ class MendTier:
             TransientError: brokers do not answer, or the store lists nothing.
         """
         logs, known = self.logs, self.known.segments
-        missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.store, logs.layout)
+        missing = find_missing(known, lambda: self.ask().segments, self.reader.cache.ours, logs.location)
         lacking: dict[TopicIdPartition, list[MissingSegment]] = {}
         for each in missing.segments:
             lacking.setdefault(each.metadata.id.topic_id_partition, []).append(each)
@@ -143,11 +142,10 @@ class MendTier:
     def _put_back(self, done: Sequence[Mending]) -> Iterator[Mending]:
         logs, asked = self.logs, self.request
         if asked.source is not None:
-            source, lies_as = asked.source
-            look_in = None if asked.allow_plaintext else logs.store
-            done = plan_mending(source, [each.missing for each in done], lies_as, logs.layout, look_in)
+            missing = [each.missing for each in done]
+            done = plan_mending(asked.source, missing, logs.location, allow_plaintext=asked.allow_plaintext)
             if asked.apply:
-                done = list(PutBack(source, logs.store, logs.layout, self.reader.read_to_end).each(done))
+                done = list(PutBack(asked.source.store, logs.location, self.reader.read_to_end).each(done))
         known = partial(check_known, self.reader.read_to_end)
         return MakeAgain(logs, known, asked.allow_plaintext, asked.apply).each(done)
 
@@ -197,7 +195,7 @@ class MendTier:
         index = cache.index(partition)
         job = DeleteUnread(self.metadata_topic, self.reader, logs, logs.rules.now)
         ids = [each.id.segment_id for each in unread(index)]
-        there = complete_segments(logs.store, partition, ids, local=logs.layout.is_local) if ids else set()
+        there = complete_segments(logs.store, partition, ids, local=logs.location.is_local) if ids else set()
         deleting = list(cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED))
         for segment in may_be_deleted(index, deleting, set(there).difference(wrong)):
             planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.errors import PlaintextRefusedError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook, Shown
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, segments_by_id
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.stored_files import not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -47,30 +47,25 @@ class Mending:
 
 
 def plan_mending(
-    source: ObjectStore,
-    missing: Sequence[MissingSegment],
-    source_layout: Layout,
-    layout: Layout,
-    target: ObjectStore | None = None,
+    source: RemoteLocation, missing: Sequence[MissingSegment], target: RemoteLocation, *, allow_plaintext: bool = True
 ) -> list[Mending]:
-    """Look for missing segments in `source`, where they lie in `source_layout`; brokers read `layout`.
+    """Look for missing segments in `source`; brokers read `target`.
 
     One listing a partition, and a look into each copy.
 
     Args:
-        target: where brokers read: plain text is refused among segments that are encrypted there. None to put it there.
+        allow_plaintext: also among segments that are encrypted in `target`.
     """
-    local = source_layout.is_local
-    action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
+    action = MendAction.COPY if source.layout == target.layout else MendAction.REBUILD
     attempts: dict[str, SegmentObjects] = {}
-    look = None if target is None or layout.is_local else EncryptionLook(target)
+    look = None if allow_plaintext or target.is_local else EncryptionLook(target.store)
     shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
         shown[partition] = None if look is None else look.of_partition(partition)
-        attempts |= segments_by_id(source, partition, local=local)
+        attempts |= segments_by_id(source.store, partition, local=source.is_local)
     return [
         _planned(
-            source,
+            source.store,
             each,
             attempts.get(each.metadata.id.segment_id),
             action,

@@ -18,7 +18,8 @@ from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.stored_files import index_files, keep_copy
@@ -40,13 +41,11 @@ class PutBack:
     """From one place to that of the brokers.
 
     Attributes:
-        layout: of the brokers.
         read: the records of the metadata topic as they are now.
     """
 
     source: ObjectStore
-    target: ObjectStore
-    layout: Layout
+    target: RemoteLocation
     read: Callable[[], MetadataCache]
 
     def each(self, planned: Iterable[Mending]) -> Iterator[Mending]:
@@ -68,7 +67,7 @@ class PutBack:
     def _put_back(self, planned: Mending) -> None:
         assert planned.found is not None
         made: list[str] = []
-        keep_copy(self.target, planned.metadata)
+        keep_copy(self.target.store, planned.metadata)
         try:
             if planned.action is MendAction.REBUILD:
                 self._rebuild(planned.metadata, planned.found, made)
@@ -76,7 +75,7 @@ class PutBack:
                 self._copy_all(planned.metadata, planned.found.objects, made)
             check_known(self.read, planned.metadata)
         except DeletedByClusterError:
-            delete_in_reverse(self.target, made)
+            delete_in_reverse(self.target.store, made)
             raise
 
     def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: SegmentObjects, made: list[str]) -> None:
@@ -97,8 +96,8 @@ class PutBack:
         """
         found = self.source.head(key)
         metadata = {} if found is None else found.metadata
-        put = self.target.put_file_if_absent(key, _ObjectSource(self.source, key, size), size, metadata=metadata)
-        there = self.target.head(key)
+        put = self.target.store.put_file_if_absent(key, _ObjectSource(self.source, key, size), size, metadata=metadata)
+        there = self.target.store.head(key)
         try:
             if found is not None and found.crc32c not in (None, put.crc32c):
                 raise CorruptDataError(
@@ -108,13 +107,13 @@ class PutBack:
                 )
             if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
                 raise TransientError(
-                    f"{self.target.uri}{key}: the store has other content than it was sent, or lost it",
+                    f"{self.target.store.uri}{key}: the store has other content than it was sent, or lost it",
                     hint="run the same command again; if it recurs, the store is not to be trusted with this",
                     key=key,
                 )
         except TiersnapError:
             # The next run could not put the right content in its place.
-            delete_in_reverse(self.target, [key] if put.outcome.is_ours else [])
+            delete_in_reverse(self.target.store, [key] if put.outcome.is_ours else [])
             raise
         made += [key] if put.outcome.is_ours else []
 
@@ -123,9 +122,7 @@ class PutBack:
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
             ready = self._fetched(metadata, copy, Path(scratch))
-            done = copy_segment(
-                self.target, self.layout, ready, started, before_visible=lambda: check_known(self.read, metadata)
-            )
+            done = copy_segment(self.target, ready, started, before_visible=lambda: check_known(self.read, metadata))
         made += done.made
 
     def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, folder: Path) -> SegmentBundle:

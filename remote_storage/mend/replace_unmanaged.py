@@ -63,17 +63,17 @@ class ReplaceUnmanaged:
                 self.failures.append(error)
 
     def _of_partition(self, partition: TopicIdPartition, wrong: Mapping[str, str]) -> list[Mending]:
-        store, layout = self.logs.store, self.logs.layout
+        location = self.logs.location
         if not wrong:
             return []
-        there = list_remote_partition(store, partition, local=layout.is_local)
+        there = list_remote_partition(location.store, partition, local=location.is_local)
         listed: list[RemoteSegment | IncompleteSegment] = [
             *(each for each in there.leftovers if not _is_attempt(each)),
             *there.segments,
             *there.uncounted,
         ]
         found = {each.segment_id: each for each in listed if each.segment_id in wrong}.values()
-        job = TierJob(store, layout, partition, self.tierer, replaced=frozenset(wrong))
+        job = TierJob(location, partition, self.tierer, replaced=frozenset(wrong))
         records = [each.metadata for each in found if isinstance(each, RemoteSegment)]
         with self.logs.right_segments(partition, records, wrong) as right:
             ordered = sorted(found, key=lambda each: each.start_offset)
@@ -94,7 +94,7 @@ class ReplaceUnmanaged:
             claim = read_claim(job.store, found.claimed_as)
             if claim is None or found.segment_id not in claim.segment_ids:
                 raise _not_ours(record, reason)
-            check_plaintext(job.store, job.layout, record, allowed=self.allow_plaintext)
+            check_plaintext(job.location, record, allowed=self.allow_plaintext)
             with right.of(record, prefers_local=True) as segment:
                 if not self.apply:
                     segment.bundle(job.store)
@@ -102,7 +102,7 @@ class ReplaceUnmanaged:
                 segment_id = upload_right(job, segment)
             if segment_id is None:
                 raise not_rebuilt(record, "other segments hold its offsets")
-            Swept(failures=delete_copy(job.store, job.layout, record)).check()
+            Swept(failures=delete_copy(job.location, record)).check()
         except TiersnapError as error:
             return failed(planned, error)
         _log.info("uploaded %s in the place of %s, and deleted that", segment_id, record.id)

@@ -80,15 +80,15 @@ class ReplaceWrong:
         """
         waiting = {each.metadata.id.segment_id: _planned(each) for each in planned}
         try:
-            check_plaintext(self.logs.store, self.logs.layout, planned[0].metadata, allowed=self.allow_plaintext)
+            check_plaintext(self.logs.location, planned[0].metadata, allowed=self.allow_plaintext)
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
-        store, layout, start = self.logs.store, self.logs.layout, self.logs.starts.get(partition, 0)
+        start = self.logs.starts.get(partition, 0)
         try:
             index = self._told_of_ours(partition, planned, wrong)
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
-        job = TierJob(store, layout, partition, self.tierer, replaced=frozenset(wrong))
+        job = TierJob(self.logs.location, partition, self.tierer, replaced=frozenset(wrong))
         done, held = dict[str, Mending](), dict[str, Mending]()
         with self.logs.right_segments(partition, [each.metadata for each in planned], wrong) as right:
             while left := wrong_and_read(index, waiting.keys() - done.keys() - held.keys(), start):
@@ -118,7 +118,7 @@ class ReplaceWrong:
         end, bad = max(each.end_offset for each in index.finished()), [each.metadata for each in planned]
         ours = [
             each
-            for each in finished_of(logs.store, logs.layout, partition)
+            for each in finished_of(logs.location, partition)
             if each.id.segment_id not in not_ours
             and each.end_offset <= end
             and any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in bad)
@@ -168,8 +168,7 @@ class ReplaceWrong:
         return plan
 
     def _complete(self, partition: TopicIdPartition, ids: Collection[str]) -> Collection[str]:
-        local = self.logs.layout.is_local
-        return complete_segments(self.logs.store, partition, ids, local=local)
+        return complete_segments(self.logs.store, partition, ids, local=self.logs.location.is_local)
 
     def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> Mending:
         record = mending.metadata
@@ -257,7 +256,7 @@ class DeleteUnread:
             if segment.id not in {each.id for each in unread(self.reader.read_to_end().index(partition))}:
                 return  # brokers have deleted it, or read it again
             self._tell(partition, [deletion(segment, _DELETING, self.now)])
-        Swept(failures=delete_copy(self.logs.store, self.logs.layout, segment)).check()
+        Swept(failures=delete_copy(self.logs.location, segment)).check()
         self._tell(partition, [deletion(segment, _DELETED, self.now)])
         _log.info("deleted %s", segment.id)
 

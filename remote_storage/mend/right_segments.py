@@ -21,14 +21,14 @@ from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_index_files
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     epochs_in_range,
 )
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
@@ -88,8 +88,7 @@ class RightSegments:
         folder: for files that nobody needs later.
     """
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     partition: TopicIdPartition
     listed: Mapping[str, SegmentObjects]
     lineage: LeaderEpochs
@@ -123,11 +122,12 @@ class RightSegments:
         if local is not None and (prefers_local or not has_log):
             segment, files = local, self._local_files(local)
             if there is not None and not prefers_local:
-                files |= stored_index_files(folder, self.store, there)
+                files |= stored_index_files(folder, self.location.store, there)
             if has_log and there is not None:
                 self._refuse_other_log(record, there, folder)
         elif has_log and there is not None:
-            segment, files = self._fetched(record, there, folder), stored_index_files(folder, self.store, there)
+            segment = self._fetched(record, there, folder)
+            files = stored_index_files(folder, self.location.store, there)
         else:
             raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets")
         log = SourceFile(LOCAL if local is not segment else self._local.filesystem, segment.log.path, segment.log.size)
@@ -170,7 +170,7 @@ class RightSegments:
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
     def _fetched(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> Segment:
-        segment = fetch_into(folder, self.store, stored_copy(self.store, record, there))
+        segment = fetch_into(folder, self.location.store, stored_copy(self.location.store, record, there))
         if (size := segment.log.size) != record.segment_size:
             raise not_rebuilt(record, f"its log has {size} bytes in the tier, its record says {record.segment_size}")
         return segment
@@ -240,7 +240,7 @@ class RightSegments:
         of = self.partition
         log = Partition("", of.topic, of.partition, (), {}, of.topic_id, self.lineage)
         log = replace(log, log_start_checkpoint=self.log_start)
-        return state_at(self.store, self.layout, log, offset, self.rules.broker_expiry, unbelieved=self.wrong)
+        return state_at(self.location, log, offset, self.rules.broker_expiry, unbelieved=self.wrong)
 
     @cached_property
     def _replayed(self) -> Examination:
@@ -249,7 +249,7 @@ class RightSegments:
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
         partition = replace(local.partition, snapshots=wanted | local.partition.snapshots)
         read = snapshot_reader(local.filesystem, local.partition)
-        look = Observe(self.store, self.layout, unbelieved=frozenset(self.wrong))
+        look = Observe(self.location, unbelieved=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
             is_known = not boundary.provenance.lacks_start and not any(True for _ in boundary.gaps())

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.layouts.layout import Layout, StoredState
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
@@ -44,10 +45,10 @@ class Looked:
     # segments before it of which none is, and that no broker is deleting
     missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
-    def evidence(self, layout: Layout, uri: str) -> Evidence:
+    def evidence(self, location: RemoteLocation) -> Evidence:
         """Return what this says of the place."""
         kind = EvidenceKind.BROKER_SEGMENT
-        keys = ", ".join(uri + layout.log_key(each) for each in self.missing)
+        keys = ", ".join(map(location.log_uri, self.missing))
         if self.found is None and self.missing:
             return Evidence(
                 kind,
@@ -61,7 +62,7 @@ class Looked:
             return Evidence(
                 kind, EvidenceOutcome.SILENT, f"{told}: objects were lost, or brokers have another place since"
             )
-        key, when = uri + layout.log_key(self.found), _utc(self.found.event_timestamp)
+        key, when = location.log_uri(self.found), _utc(self.found.event_timestamp)
         return Evidence(kind, EvidenceOutcome.HOLDS, f"they uploaded {key} themselves, at {when}")
 
 

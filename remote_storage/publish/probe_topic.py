@@ -21,11 +21,11 @@ from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS, MetadataTopic
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, DeliveryFailedError
-from tiersnap.remote_storage.layouts.layout import Layout, StoredState
+from tiersnap.remote_storage.layouts.layout import StoredState
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import REMOTE_STORAGE, RETENTION_MS
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, UsageError
 
 if TYPE_CHECKING:  # an extra
@@ -58,8 +58,7 @@ class ProbeTopic:
 
     cluster: Cluster
     metadata_topic: MetadataTopic
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     name: str  # what the topic's name begins with
     talk: Callable[[str], None]  # told what is done, and what takes a while
 
@@ -123,8 +122,8 @@ class ProbeTopic:
             return Evidence(
                 _KIND, EvidenceOutcome.SILENT, f"the probe topic {name} was not tiered within {seconds:.0f} s"
             )
-        key = self.store.uri + self.layout.log_key(segment)
-        if self.layout.inspect(self.store, segment) is StoredState.COMPLETE:
+        key = self.location.log_uri(segment)
+        if self.location.layout.inspect(self.location.store, segment) is StoredState.COMPLETE:
             return Evidence(
                 _KIND, EvidenceOutcome.HOLDS, f"the leader of the probe topic {name} tiered it there: {key}"
             )

@@ -14,6 +14,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome, PlaceProof, decide
 from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
@@ -45,8 +46,8 @@ class ProvePlace:
     apply: bool  # whether a topic may be made now
     talk: Callable[[str], None]  # told what is done, and what takes a while
 
-    def layout(self, given: str | None) -> Layout:
-        """Return the layout that brokers read: by the class of their storage manager, else by what they uploaded.
+    def location(self, given: str | None) -> RemoteLocation:
+        """Return the store in the brokers' layout: by the class of their storage manager, else by what they uploaded.
 
         Args:
             given: name of a layout, or None.
@@ -59,7 +60,7 @@ class ProvePlace:
         if not any(classes):
             classes = {each.values.get(CLASS_NAME, "") for each in self._here if isinstance(each, BrokerSettings)}
         name = layout_of_classes(classes, given)
-        return self._layout_of_segments() if name is None else open_layout(name)
+        return RemoteLocation(self.store, self._layout_of_segments() if name is None else open_layout(name))
 
     def _layout_of_segments(self) -> Layout:
         layout, looked = self._segments.look([open_layout(name) for name in LAYOUTS])
@@ -78,11 +79,12 @@ class ProvePlace:
             WrongPlaceError, UnprovenPlaceError: see location_proof.decide.
             TransientError: brokers or the store do not answer.
         """
+        location = RemoteLocation(self.store, layout)
         _, looked = self._segments.look([layout])
-        found = [looked.evidence(layout, self.store.uri), settings_evidence(self._here, self.store, layout.name)]
+        found = [looked.evidence(location), settings_evidence(self._here, self.store, layout.name)]
         is_planned = False
         if self.probe_topic is not None and self._is_probe_needed(found):
-            probe = ProbeTopic(self.cluster, self.metadata_topic, self.store, layout, self.probe_topic, self.talk)
+            probe = ProbeTopic(self.cluster, self.metadata_topic, location, self.probe_topic, self.talk)
             is_planned = not self.apply
             found += [] if is_planned else [probe.evidence()]
         for each in found:

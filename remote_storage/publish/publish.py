@@ -26,7 +26,7 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
@@ -37,7 +37,6 @@ from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.units import count_of
 
@@ -72,8 +71,7 @@ class Publish:
 
     cluster: Cluster
     metadata_topic: MetadataTopic
-    store: ObjectStore  # store and layout: remote storage, as brokers use it
-    layout: Layout
+    location: RemoteLocation  # remote storage, as brokers use it
     # proves that they do; called once, before the first record and only where there is one
     prove: Callable[[], PlaceProof]
     log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
@@ -120,15 +118,15 @@ class Publish:
         whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
-        unblocking = SavedConfigsStore(self.store)
+        unblocking = SavedConfigsStore(self.location.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
     def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
-        local = self.layout.is_local
-        whole = complete_segments(self.store, partition, segment_ids, local=local)
+        local = self.location.is_local
+        whole = complete_segments(self.location.store, partition, segment_ids, local=local)
         if len(whole) == len(segment_ids):
             return whole
         finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}

@@ -69,7 +69,7 @@ class Unblock:
 
     def __post_init__(self) -> None:
         self.cluster, self.metadata_topic = self.place.cluster, self.place.metadata_topic
-        self._records = SavedConfigsStore(self.host.store)
+        self._records = SavedConfigsStore(self.host.location.store)
 
     def run(self) -> Unblocked:
         """Plan, and where `host` applies do it.
@@ -98,11 +98,11 @@ class Unblock:
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
             if self.host.apply:
-                check_conditions(self.host.store)
+                check_conditions(self.host.location.store)
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             # Nothing is published of partitions whose copy hangs.
-            proof = self.place.prove(self.host.layout) if self._lacking() else None
+            proof = self.place.prove(self.host.location.layout) if self._lacking() else None
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
 
@@ -157,9 +157,7 @@ class Unblock:
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host
         tiered = self._tier()
-        finished = finished_of_each(
-            host.store, host.layout, [each.stuck.partition for each in self._lacking().values()]
-        )
+        finished = finished_of_each(host.location, [each.stuck.partition for each in self._lacking().values()])
         release = ReleaseTopics(
             self.cluster,
             self.metadata_topic,

@@ -84,7 +84,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
         return False
     ready = segment.bundle(job.store)
     metadata = job.metadata(ready, held.holder)
-    stored = job.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
+    stored = job.location.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
     if stored != ready.producer_snapshot.data:
         _log.info("copied again: %s has another snapshot than is right now", metadata.id)
         return False

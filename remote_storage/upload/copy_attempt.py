@@ -82,11 +82,11 @@ class CopyAttempt:
         try:
             claims.finish(job.store, self.claimed, claimed_snapshot(self.copy.segment))
         except ObjectChangedError as error:
-            left = bool(delete_copy(job.store, job.layout, self.copy.metadata))
+            left = bool(delete_copy(job.location, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
         except TiersnapError as error:  # the objects are complete; the claim may be unfinished, and the next run looks
             return Ended((started, self._event(None, error)))
-        if job.known is not None and not job.is_local:
+        if job.known is not None and not job.location.is_local:
             job.known.add(self.claimed.holder.segment_id, *self.copy.shown)
         done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
@@ -149,7 +149,7 @@ def begin_attempt(
             if claimed is None:
                 there = event_of_covered(job, segment, job.list_remote_partition(segment.base_offset))
                 return Ended((there or job.event(segment),))
-        copy = SegmentCopy(job.store, job.layout, ready, job.metadata(ready, claimed.holder))
+        copy = SegmentCopy(job.location, ready, job.metadata(ready, claimed.holder))
     except ClaimedError as error:
         return Ended((), Lost(error, 0.0))
     except TiersnapError as error:
@@ -190,7 +190,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     check_not_expired(segment, inventory)
     is_whole = claimed.finished in job.replaced.union(copy.segment_id for copy in inventory.segments)
     if not is_whole:
-        check_layout(job.store, claimed, job.layout.name, local=job.is_local)
+        check_layout(job.store, claimed, job.location.layout.name, local=job.location.is_local)
     return claims.reopen(job.store, claimed, new, is_whole=is_whole)
 
 
@@ -207,9 +207,9 @@ def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Cl
         if earlier.segment_id in job.replaced:
             continue
         of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
-        for upload in job.store.unfinished_uploads(job.layout.stem(of_it)):
+        for upload in job.store.unfinished_uploads(job.location.layout.stem(of_it)):
             if earlier.segment_id in upload.key:
                 job.store.abort_upload(upload)
         if earlier.ended:
             continue  # it deleted its objects; what appears of it later goes with the leftovers
-        Swept(failures=delete_copy(job.store, job.layout, of_it)).check()
+        Swept(failures=delete_copy(job.location, of_it)).check()

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_log import name_of
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
@@ -73,8 +72,7 @@ class HostPartition:
 class HostTier:
     """Tiers the partitions of one host's log directories."""
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     options: ReplayOptions
     tierer: Tierer
     topic_ids: Mapping[str, str] = field(default_factory=dict)  # ids by topic, for topics that have none on disk
@@ -106,16 +104,16 @@ class HostTier:
         """
         if not self.apply:
             return SweptStore()
-        check_conditions(self.store)
-        return sweep_store(self.store, lambda name: matches_topic(name, topic))
+        check_conditions(self.location.store)
+        return sweep_store(self.location.store, lambda name: matches_topic(name, topic))
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        observe = Observe(self.store, self.layout, not self.allow_plaintext, self.known_to_brokers)
+        observe = Observe(self.location, not self.allow_plaintext, self.known_to_brokers)
         lister = RemoteLister(observe, wants_start=True)
         sink = None
         if self.apply:
-            sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace, kept=self._kept)
+            sink = StoredSnapshots(self.location.store, self.tierer.run_id, self.options.replace, kept=self._kept)
         task = ListingReplay(self.options, sink, run=1, now=self.tierer.now, look=observe)
         cluster_ids: dict[str, str | None] = {}
         for named, each in found:
@@ -139,7 +137,7 @@ class HostTier:
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
         """Return why the place is doubted, by the partitions that were looked at."""
-        return self._doubt.errors(self.store.uri)
+        return self._doubt.errors(self.location.store.uri)
 
     def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay, known: KnownManifests) -> HostPartition:
         self._kept.clear()
@@ -176,12 +174,12 @@ class HostTier:
     def _beside_now(self, remote: RemoteListing) -> BesideBrokers:
         """By the store's clock as it is now; that is asked only where a broker's copy may have been made just now."""
         is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
-        return replace(self.beside, store_now=self.store.now()) if is_asked else self.beside
+        return replace(self.beside, store_now=self.location.store.now()) if is_asked else self.beside
 
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
-        job = TierJob(self.store, self.layout, name_of(done.partition), self.tierer, known)
+        job = TierJob(self.location, name_of(done.partition), self.tierer, known)
         try:
-            swept = sweep_partition(self.store, job.list_remote_partition(done.partition.first_base_offset))
+            swept = sweep_partition(job.store, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
             swept.check()
         except TiersnapError as error:
@@ -205,9 +203,7 @@ class HostTier:
             if judged.is_ready
         ]
         name, cluster_id = name_of(partition), listing.cluster_id
-        for event in tier_partition(
-            self.store, self.layout, name, planned, self.tierer, cluster_id=cluster_id, known=known
-        ):
+        for event in tier_partition(self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known):
             done.events.append(event)
             if event.error is not None:
                 done.errors.append(event.error.error)

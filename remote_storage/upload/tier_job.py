@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -98,22 +98,21 @@ class TierJob:
         replaced: ids of segments that brokers know and that are wrong: they count for nothing here, and stay.
     """
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     partition: TopicIdPartition
     tierer: Tierer
     known: KnownManifests | None = None
     replaced: frozenset[str] = frozenset()
 
     @property
-    def is_local(self) -> bool:
-        """Return whether the layout is LocalTieredStorage's."""
-        return self.layout.is_local
+    def store(self) -> ObjectStore:
+        """Return the store of the location."""
+        return self.location.store
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
         found = list_remote_partition(
-            self.store, self.partition, local=self.is_local, local_start=local_start, known=self.known
+            self.store, self.partition, local=self.location.is_local, local_start=local_start, known=self.known
         )
         return replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.replaced))
 

@@ -15,12 +15,11 @@ from contextlib import closing
 from tiersnap.remote_storage.errors import CopyInFlightError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost
@@ -45,8 +44,7 @@ _PATIENCE = 3
 
 
 def tier_partition(
-    store: ObjectStore,
-    layout: Layout,
+    location: RemoteLocation,
     partition: TopicIdPartition,
     segments: Iterable[PlannedSegment],
     tierer: Tierer,
@@ -66,14 +64,14 @@ def tier_partition(
     planned = tuple(segments)
     if not planned:
         return
-    known = known or KnownManifests(store, partition)
-    job = TierJob(store, layout, partition, tierer, known)
+    known = known or KnownManifests(location.store, partition)
+    job = TierJob(location, partition, tierer, known)
     try:
         if cluster_id is not None:
-            put_cluster_id(store, partition, cluster_id)
+            put_cluster_id(job.store, partition, cluster_id)
         inventory = job.list_remote_partition(planned[0].base_offset)
         _check_in_flight(job, inventory)
-        sweep_partition(store, inventory).check()
+        sweep_partition(job.store, inventory).check()
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)

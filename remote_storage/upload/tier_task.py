@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer
@@ -116,8 +115,7 @@ READY = _READY_ROWS.schema
 class TierTask:
     """READY rows of one partition, ascending -> TIERED rows."""
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     tierer: Tierer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,9 +125,7 @@ class TierTask:
             return
         first, planned = ready[0], [each.planned() for each in ready]
         partition = TopicIdPartition(first.topic, first.topic_id, first.partition)
-        for event in tier_partition(
-            self.store, self.layout, partition, planned, self.tierer, cluster_id=first.cluster_id
-        ):
+        for event in tier_partition(self.location, partition, planned, self.tierer, cluster_id=first.cluster_id):
             yield TIERED_ROWS.batch([event])
 
 

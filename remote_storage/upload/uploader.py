@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.layouts.layout import Layout, PlannedObject
+from tiersnap.remote_storage.layouts.layout import PlannedObject
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutResult
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS, Deadline
@@ -38,8 +39,7 @@ class CopyResult:
 
 
 def copy_segment(
-    store: ObjectStore,
-    layout: Layout,
+    location: RemoteLocation,
     segment: SegmentBundle,
     metadata: RemoteLogSegmentMetadata,
     *,
@@ -55,7 +55,7 @@ def copy_segment(
     Raises:
         TiersnapError: see SegmentCopy.
     """
-    copy = SegmentCopy(store, layout, segment, metadata)
+    copy = SegmentCopy(location, segment, metadata)
     copy.send(Deadline(timeout))
     with copy.undone_on_error():
         copy.look()
@@ -76,8 +76,7 @@ class SegmentCopy:
         ObjectExistsError: the segment id was used before.
     """
 
-    store: ObjectStore
-    layout: Layout
+    location: RemoteLocation
     segment: SegmentBundle
     metadata: RemoteLogSegmentMetadata
     _sent: list[tuple[str, PutResult]] = field(default_factory=list)
@@ -95,10 +94,10 @@ class SegmentCopy:
         with self.undone_on_error(), deadline:
             with segment.log.open() as file:
                 log = CheckedLog(file, segment, segment.found_indexes())
-                key, size = self.layout.log_key(self.metadata), segment.log.size
-                put_log = partial(self.store.put_file_if_absent, key, log, size)
+                key, size = self.location.layout.log_key(self.metadata), segment.log.size
+                put_log = partial(self.location.store.put_file_if_absent, key, log, size)
                 self._put(key, partial(put_log, metadata=self._provenance, deadline=deadline))
-            *others, self._last = self.layout.plan(segment.index_contents(log.indexes), self.metadata)
+            *others, self._last = self.location.layout.plan(segment.index_contents(log.indexes), self.metadata)
             self._rebuilt = log.indexes.rebuilt
             for planned in others:
                 deadline.check(f"copy of {self.metadata.id}")
@@ -107,7 +106,7 @@ class SegmentCopy:
 
     def look(self) -> None:
         """See that all that was sent is there; one listing. Who calls it undoes the copy if that fails."""
-        check_listed(self.store, self.layout.stem(self.metadata), self._sent)
+        check_listed(self.location.store, self.location.layout.stem(self.metadata), self._sent)
 
     def show(self) -> CopyResult:
         """Put the last object, which makes the copy visible."""
@@ -138,7 +137,7 @@ class SegmentCopy:
     def undo(self) -> tuple[DeleteFailure, ...]:
         """Delete what was sent, the last first; returns what is still there."""
         # An object that somebody else made is not ours to delete; one of which no word came is.
-        return delete_in_reverse(self.store, self._made() + self._in_doubt)
+        return delete_in_reverse(self.location.store, self._made() + self._in_doubt)
 
     def _made(self) -> list[str]:
         return [key for key, done in self._sent if done.outcome.is_ours]
@@ -148,14 +147,15 @@ class SegmentCopy:
         return object_metadata(self.segment)
 
     def _put_planned(self, planned: PlannedObject) -> None:
-        self._put(planned.key, partial(self.store.put_if_absent, planned.key, planned.content, self._provenance))
+        put = self.location.store.put_if_absent
+        self._put(planned.key, partial(put, planned.key, planned.content, self._provenance))
 
     def _put(self, key: str, put: Callable[[], PutResult]) -> None:
         self._in_doubt.append(key)
         done = put()
         self._sent.append((key, done))
         self._in_doubt.clear()
-        check_stored(self.store, key, done)
+        check_stored(self.location.store, key, done)
 
 
 def object_metadata(segment: SegmentBundle) -> dict[str, str]:
@@ -164,12 +164,12 @@ def object_metadata(segment: SegmentBundle) -> dict[str, str]:
     return {"tiersnap-version": __version__, "tiersnap-snapshot-provenance": provenance}
 
 
-def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
+def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
     """Delete whatever of a copy there is, what makes it visible first; returns what is still there.
 
     DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
     """
-    return delete_in_reverse(store, list(layout.object_keys(metadata)))
+    return delete_in_reverse(location.store, list(location.layout.object_keys(metadata)))
 
 
 def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:

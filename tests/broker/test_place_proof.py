@@ -37,6 +37,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.publish.probe_topic import PROBE_RETENTION, ProbeTopic
@@ -178,7 +179,7 @@ def publish_in_a_wrong_layout(site: Site, place: Path, topic: str) -> None:
     """Write the records as an earlier release did, which asked nobody for the layout."""
     cluster = Cluster(site.broker.bootstrap)
     found = finished_segments(
-        DirectoryStore(place), open_layout(site.other_layout), lambda name: name == topic
+        RemoteLocation(DirectoryStore(place), open_layout(site.other_layout)), lambda name: name == topic
     ).segments
     assert len(found) == CLOSED
     MetadataTopic.of(cluster).publish(

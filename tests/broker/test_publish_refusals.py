@@ -27,6 +27,7 @@ from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
@@ -287,7 +288,7 @@ def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site
 def records_of(remote: Path) -> list[SegmentRecord | SegmentUpdate]:
     """The records of every finished segment of the topic `killed`, in the order in which they are written."""
     segments = finished_segments(
-        DirectoryStore(remote), LocalTieredStorageLayout(), lambda topic: topic == "killed"
+        RemoteLocation(DirectoryStore(remote), LocalTieredStorageLayout()), lambda topic: topic == "killed"
     ).segments
     started = SegmentState.COPY_SEGMENT_STARTED
     return [

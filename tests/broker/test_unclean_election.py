@@ -22,6 +22,7 @@ from tests.broker.harness.writing import Workload, transaction_around, write_seg
 from tests.reference.command import tiersnap
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -95,7 +96,7 @@ def test_the_log_of_the_new_leader_is_tiered_and_read_although_the_lost_one_had_
             tier_all(NEXT)
 
             segments = finished_segments(
-                DirectoryStore(tier.directory), LocalTieredStorageLayout(), lambda _: True
+                RemoteLocation(DirectoryStore(tier.directory), LocalTieredStorageLayout()), lambda _: True
             ).segments
             ours = [each for each in segments if each.id.segment_id not in of_lost]
             assert next(each.start_offset for each in ours) == active

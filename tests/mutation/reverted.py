@@ -50,8 +50,8 @@ REVERTED = (
     Danger(
         "remote_storage/upload/tier_host.py",
         "a late put stays where nothing is to be tiered",
-        "swept = sweep_partition(self.store",
-        "return\n            swept = sweep_partition(self.store",
+        "swept = sweep_partition(job.store",
+        "return\n            swept = sweep_partition(job.store",
     ),
     Danger(
         "remote_storage/retire/expire_delete.py",

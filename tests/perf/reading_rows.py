@@ -16,10 +16,9 @@ from tests.perf.year_log import NOW, WEEK, YearLog
 from tests.reference import log_builder as lb
 from tests.reference.fleet_run import Runner
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -112,13 +111,12 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
     end = 10 * count + 1
     made_folder = lb.write_partition(folder / "tier", "orders", 0, segments, high_watermark=end, topic_id=TOPIC_ID)
     store = S3Store(BUCKET, "", S3Settings(endpoint_url=proxy.url, region="us-east-1", path_style=True))
-    layout = AivenLayout()
     ready = planned(made_folder)
 
     def requests(chosen: Callable[[int], bool]) -> int:
         proxy.requests.clear()
         wanted = [each for number, each in enumerate(ready) if chosen(number)]
-        done = rows_of(tier_partition(store, layout, PARTITION, wanted, Tierer("bench", 1_700_000_000_000)))
+        done = rows_of(tier_partition(aiven(store), PARTITION, wanted, Tierer("bench", 1_700_000_000_000)))
         assert [row["error"] for row in done] == [None] * len(done)
         return sum("partNumber=" not in request for request in proxy.requests)
 

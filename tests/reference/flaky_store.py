@@ -1,7 +1,7 @@
 """A store that fails on schedule, to prove what is left after a failure or a crash at any step.
 
     store = FlakyStore(DirectoryStore(path), {3: Fault.CRASH_AFTER})
-    copy_segment(store, …)            # the third call reaches the store, then the process "dies"
+    copy_segment(location, …)          # the third call reaches the store, then the process "dies"
 
 Calls are counted from 1 over all methods, or those in `counted`. After a crash every call crashes, so that no
 clean-up code runs: what is in `store.inner` is what a killed process leaves.

@@ -22,6 +22,7 @@ from tiersnap.jobs.pipeline.before_spark import discover
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
@@ -160,7 +161,7 @@ class Runner:
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found = discover(sources or (str(self.source),), topic)
-        observe = Observe(store, self.layout, refuses_plaintext=True)
+        observe = Observe(RemoteLocation(store, self.layout), refuses_plaintext=True)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
@@ -206,7 +207,7 @@ class Runner:
                 rows = ready_rows(row, mine)
                 ran.ready += rows
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
-                ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
+                ran.tiered += _rows(TierTask(RemoteLocation(store, self.layout), tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])
         ran.readiness = [{name: row[name] for name in schemas.READINESS.names} for row in judged()]
         return ran

@@ -12,6 +12,7 @@ from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
@@ -35,7 +36,7 @@ def tier_ours(store: ObjectStore, layout: Layout, log_dir: Path, *, run_id: str 
     """Tier the three closed segments of a log that is written to `log_dir`."""
     segments = planned(write_log(log_dir))
     tierer = Tierer(run_id, 1_700_000_000_500, wait=0)
-    rows = rows_of(tier_partition(store, layout, PARTITION, segments, tierer, cluster_id=CLUSTER))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, segments, tierer, cluster_id=CLUSTER))
     assert [row["error"] for row in rows] == [None] * len(rows)
 
 
@@ -57,7 +58,7 @@ def make_old(store: DirectoryStore, *, but: str = "never") -> None:
 
 def finished(store: ObjectStore, layout: Layout) -> list[RemoteLogSegmentMetadata]:
     """The copies that count, ascending."""
-    return finished_of(store, layout, PARTITION)
+    return finished_of(RemoteLocation(store, layout), PARTITION)
 
 
 def known(*records: RemoteLogSegmentMetadata, log_start: int | None = 0, **changes: object) -> KnownPartition:

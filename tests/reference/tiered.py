@@ -10,6 +10,7 @@ from typing import Any
 from tests.reference.local_replay import local_replay
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -26,6 +27,11 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+
+
+def aiven(store: ObjectStore) -> RemoteLocation:
+    """Return the store as Aiven's plugin reads it."""
+    return RemoteLocation(store, AivenLayout())
 
 
 def tier(
@@ -82,7 +88,7 @@ def _copy(store, layout, partition, segment, folded, event_timestamp, max_timest
     )
     segment_id = RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, new_segment_id())
     metadata = ready.metadata(segment_id, broker_id=1, event_timestamp=event_timestamp)
-    copy_segment(store, layout, ready, metadata)
+    copy_segment(RemoteLocation(store, layout), ready, metadata)
     return metadata
 
 

@@ -14,13 +14,12 @@ import pytest
 from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tests.s3.conftest import settings_for
 from tests.s3.test_orphans import begin_upload
 from tests.s3.test_s3_faults import is_put
 from tests.s3.test_upload_to_s3 import PAYLOAD
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.s3_store import S3Store
@@ -42,7 +41,7 @@ def test_sweep_store_aborts_the_upload_whose_answer_was_lost(proxy, faulty_store
     """The request is repeated, so two uploads are begun, and one of them is completed."""
     lost = proxy.when(lambda method, path: method == "POST" and path.endswith("?uploads"), "drop-answer", times=1)
     ready = planned(write_log(tmp_path, payload=PAYLOAD))[:1]
-    rows = rows_of(tier_partition(faulty_store, AivenLayout(), PARTITION, ready, Tierer("run", 1)))
+    rows = rows_of(tier_partition(aiven(faulty_store), PARTITION, ready, Tierer("run", 1)))
     assert ([row["error"] for row in rows], lost.hits) == ([None, None], 1)
     (left,) = faulty_store.unfinished_uploads()
     theirs = begin_upload(faulty_store, new_segment_id())

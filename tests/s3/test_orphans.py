@@ -4,9 +4,8 @@ import pytest
 
 from tests.reference.left_over import CLUSTER, DAY, put_snapshots
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
@@ -62,6 +61,6 @@ def test_an_upload_of_an_attempt_that_was_killed_goes_with_the_next_attempt_and_
     claim(s3_store, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run"))
     keys = {segment_id: begin_upload(s3_store, segment_id) for segment_id in (killed, theirs)}
     ready = planned(write_log(tmp_path / "logs"))[:2]
-    rows = rows_of(tier_partition(s3_store, AivenLayout(), PARTITION, ready, Tierer("run", 1_700_000_000_000)))
+    rows = rows_of(tier_partition(aiven(s3_store), PARTITION, ready, Tierer("run", 1_700_000_000_000)))
     assert [row["error"] for row in rows] == [None] * 4
     assert [upload.key for upload in s3_store.unfinished_uploads()] == [keys[theirs]]

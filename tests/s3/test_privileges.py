@@ -15,6 +15,7 @@ from tests.reference.s3_permissions import ALLOWED, key_of, permission
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
@@ -81,9 +82,9 @@ def test_large_segments_and_what_is_taken_back_need_nothing_else(proxy, bucket, 
     store, layout = S3Store(bucket, "tiers/", settings_for(proxy.url)), AivenLayout()
     segment = make_segment(tmp_path, log_size=2 * MIN_PART_SIZE)
     copy = attempt(segment)
-    copy_segment(store, layout, segment, copy)
+    copy_segment(RemoteLocation(store, layout), segment, copy)
     list(store.unfinished_uploads())
-    delete_copy(store, layout, copy)
+    delete_copy(RemoteLocation(store, layout), copy)
     asked = {permission(request) for request in proxy.requests}
     assert asked <= ALLOWED, asked - ALLOWED
     assert "s3:DeleteObject" in asked

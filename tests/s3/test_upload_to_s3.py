@@ -12,7 +12,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.errors import CorruptSegmentError
@@ -20,6 +20,7 @@ from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -44,7 +45,7 @@ def keys_in(store: S3Store) -> list[str]:
 def test_a_large_segment_arrives_whole(s3_store, tmp_path):
     segment = make_segment(tmp_path, log_size=2 * MIN_PART_SIZE + 7, with_transactions=True)
     copy = attempt(segment)
-    result = copy_segment(s3_store, LAYOUT, segment, copy)
+    result = copy_segment(aiven(s3_store), segment, copy)
     assert keys_in(s3_store) == sorted(LAYOUT.object_keys(copy))
     assert result.bytes == sum(found.size for found in s3_store.list())
     assert b"".join(fetch_segment(s3_store, LAYOUT, copy)) == segment.log.read()
@@ -59,11 +60,11 @@ def test_after_a_crash_the_next_run_leaves_one_complete_copy(s3_store, tmp_path,
     segment = make_segment(tmp_path)
     first = attempt(segment)
     with pytest.raises(Crash):
-        copy_segment(FlakyStore(s3_store, {step: fault}), LAYOUT, segment, first)
+        copy_segment(RemoteLocation(FlakyStore(s3_store, {step: fault}), LAYOUT), segment, first)
     if LAYOUT.inspect(s3_store, first) is not StoredState.COMPLETE:
-        assert delete_copy(s3_store, LAYOUT, first) == ()
+        assert delete_copy(aiven(s3_store), first) == ()
         assert keys_in(s3_store) == []
-        copy_segment(s3_store, LAYOUT, segment, attempt(segment))
+        copy_segment(aiven(s3_store), segment, attempt(segment))
     manifests = [key for key in keys_in(s3_store) if key.endswith(".rsm-manifest")]
     assert len(manifests) == 1
     assert all(key.startswith(manifests[0].removesuffix("rsm-manifest")) for key in keys_in(s3_store))
@@ -75,7 +76,7 @@ def test_after_a_failed_request_of_any_kind_nothing_is_left(proxy, faulty_store,
     segment = make_segment(tmp_path, log_size=2 * MIN_PART_SIZE)
     rule = proxy.when(lambda method, _: method == matches, "answer", status=503, code="SlowDown")
     with pytest.raises(TransientError) as raised:
-        copy_segment(faulty_store, LAYOUT, segment, attempt(segment))
+        copy_segment(aiven(faulty_store), segment, attempt(segment))
     assert rule.hits
     proxy.rules.clear()
     assert raised.value.attrs["left_behind"] == []
@@ -93,7 +94,7 @@ def test_tier_partition_takes_at_most_8_requests_a_segment_besides_parts(proxy, 
 
     def requests(to_tier) -> int:
         proxy.requests.clear()
-        rows = rows_of(tier_partition(store, LAYOUT, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
+        rows = rows_of(tier_partition(aiven(store), PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
         assert [row["error"] for row in rows] == [None] * len(rows)
         assert len(rows) == 2 * len(to_tier)
         return sum("partNumber=" not in request for request in proxy.requests)
@@ -131,7 +132,7 @@ def test_a_bit_that_flips_in_the_last_part_is_found_before_there_is_an_object(s3
     content[-5] ^= 1
     path.write_bytes(content)
     with pytest.raises(CorruptSegmentError):
-        copy_segment(s3_store, LAYOUT, segment, attempt(segment))
+        copy_segment(aiven(s3_store), segment, attempt(segment))
     assert keys_in(s3_store) == []
     assert list(s3_store.unfinished_uploads()) == []
 
@@ -148,7 +149,7 @@ def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(
     segment = make_segment(tmp_path / "log", log_size=3 * MIN_PART_SIZE)
     copy = attempt(segment)
     work = tmp_path / "work.pickle"
-    work.write_bytes(pickle.dumps((store, LAYOUT, segment, copy)))
+    work.write_bytes(pickle.dumps((aiven(store), segment, copy)))
     stalled = proxy.when(lambda method, path: "partNumber=2" in path, "stall", seconds=20)
     with subprocess.Popen([sys.executable, "-c", KILLED, work], cwd=ROOT) as process:
         for _ in range(300):
@@ -165,7 +166,7 @@ def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(
     store.abort_upload(left[0])
     assert list(store.unfinished_uploads()) == []
     finished = attempt(segment)
-    copy_segment(store, LAYOUT, segment, finished)
+    copy_segment(aiven(store), segment, finished)
     assert keys_in(store) == sorted(LAYOUT.object_keys(finished))
 
 

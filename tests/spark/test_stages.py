@@ -26,6 +26,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.poisoned_tier import poisoned_tier
+from tests.reference.tiered import aiven
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
 from tiersnap.jobs.pipeline.before_spark import LEADERS
@@ -44,7 +45,6 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.totals import asked, of_listing
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
@@ -191,7 +191,7 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         before = copy.deepcopy(runner.tables)
         run = before.next_run()
         ran = runner(sources=sources)
-        stages = Stages(spark, before, runner.tables, ran, run, look=Observe(runner.store, AivenLayout()))
+        stages = Stages(spark, before, runner.tables, ran, run, look=Observe(aiven(runner.store)))
         continued += sum(
             is_continued(each.on_disk(""), each.remote.copies) for each in map(LISTED_ROWS.of_row, ran.listed)
         )
@@ -242,7 +242,7 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     assert all(change["left_out_count"] for change in ran.changes if change["topic"] in started)
     of_files = {row["offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"}
     assert {offset: row["lacking"] for offset, row in of_files.items()} == {804: 326, 919: 325, 937: 325}
-    stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(runner.store, AivenLayout()))
+    stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(aiven(runner.store)))
     changed = stages.check_changes(runner.store.uri)
     stages.check_decodes(changed)
     stages.check_facts(changed, runner)
@@ -285,7 +285,7 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
     def check_next(*, apply: bool = True) -> Ran:
         before = copy.deepcopy(runner.tables)
         ran = runner(apply=apply)
-        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(aiven(runner.store)))
         stages.check_changes(runner.store.uri if apply else None).unpersist()
         stages.check_differences()
         stages.check_verdicts(runner.runs)
@@ -324,7 +324,7 @@ def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     before = copy.deepcopy(runner.tables)
     ran = runner(topic_ids={"payments": one_id, "orders": one_id}, apply=False)
     assert ran.verdicts == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 1, "MISSING_SNAPSHOT": 1}
-    stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+    stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(aiven(runner.store)))
     stages.check_differences()
     stages.check_verdicts(runner.runs)
 
@@ -343,7 +343,7 @@ def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(
     for ready in (2, 0):
         before = copy.deepcopy(runner.tables)
         ran = runner()
-        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(aiven(runner.store)))
         found = stages.check_differences()
         stages.check_ready(found, runner.runs)
         stages.check_verdicts(runner.runs)

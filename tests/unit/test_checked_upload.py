@@ -16,6 +16,7 @@ from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedEr
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import TransientError
@@ -58,7 +59,7 @@ def test_a_flipped_bit_anywhere_in_a_batch_is_corrupt_and_nothing_is_left(tmp_pa
     segment = make_segment(tmp_path / "log")
     with_log(segment, flip(position))
     with pytest.raises(CorruptSegmentError) as raised:
-        copy_segment(store, layout, segment, attempt(segment))
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment))
     assert "dump" in raised.value.hint
     assert list(store.list()) == []
     assert list(store.unfinished_uploads()) == []
@@ -72,7 +73,7 @@ def test_a_log_that_was_cut_and_filled_up_with_zeros_is_corrupt(tmp_path, store,
 
     with_log(segment, cut)
     with pytest.raises(CorruptSegmentError):
-        copy_segment(store, layout, segment, attempt(segment))
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment))
     assert list(store.list()) == []
 
 
@@ -81,7 +82,7 @@ def test_batches_of_the_next_segment_are_not_part_of_this_one(tmp_path, store, l
     path = tmp_path / "log" / f"{NAME}.log"
     path.write_bytes(log_bytes(1000, 2000, segment.log.size))
     with pytest.raises(CorruptSegmentError, match="last offset"):
-        copy_segment(store, layout, segment, attempt(segment))
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment))
     assert list(store.list()) == []
 
 
@@ -90,11 +91,11 @@ def test_a_flipped_bit_that_no_crc_covers_shows_in_the_digest_of_the_decode(tmp_
     """The leader epoch of a batch lies before what its CRC covers: a broker writes it when it appends."""
     segment = make_segment(tmp_path / "log")
     decoded = replace(segment, header_digest=digest_of(segment))
-    copy_segment(store, layout, decoded, attempt(decoded))
+    copy_segment(RemoteLocation(store, layout), decoded, attempt(decoded))
     before = {info.key for info in store.list()}
     with_log(segment, flip(position))
     with pytest.raises(SegmentChangedError, match="segment changed since it was decoded"):
-        copy_segment(store, layout, decoded, attempt(decoded))
+        copy_segment(RemoteLocation(store, layout), decoded, attempt(decoded))
     assert {info.key for info in store.list()} == before
 
 
@@ -109,7 +110,7 @@ def test_a_log_that_was_written_anew_after_the_decode_is_not_sent(tmp_path, stor
     decoded = replace(segment, header_digest=digest_of(segment))
     (tmp_path / "log" / f"{NAME}.log").write_bytes(log_bytes(1000, 2000, segment.log.size, seed=1))
     with pytest.raises(SegmentChangedError):
-        copy_segment(store, layout, decoded, attempt(decoded))
+        copy_segment(RemoteLocation(store, layout), decoded, attempt(decoded))
     assert list(store.list()) == []
 
 
@@ -134,7 +135,7 @@ def test_wrong_indexes_are_made_again_for_the_upload(tmp_path, store, layout, da
         }[damage]()
     broken = replace(segment, **changes)
     copy = attempt(broken)
-    result = copy_segment(store, layout, broken, copy)
+    result = copy_segment(RemoteLocation(store, layout), broken, copy)
     assert set(result.rebuilt_indexes) == {"offset index", "time index", "transaction index"}
     assert layout.fetch_index(store, copy, IndexType.OFFSET) == good.offset_index
     assert layout.fetch_index(store, copy, IndexType.TIMESTAMP) == good.time_index
@@ -144,7 +145,7 @@ def test_wrong_indexes_are_made_again_for_the_upload(tmp_path, store, layout, da
 def test_right_indexes_are_sent_as_they_are(tmp_path, store, layout):
     segment = make_segment(tmp_path / "log", with_transactions=True, log_size=60_000)
     copy = attempt(segment)
-    assert copy_segment(store, layout, segment, copy).rebuilt_indexes == {}
+    assert copy_segment(RemoteLocation(store, layout), segment, copy).rebuilt_indexes == {}
     assert layout.fetch_index(store, copy, IndexType.OFFSET) == segment.offset_index.read()
 
 
@@ -157,7 +158,7 @@ def test_nothing_becomes_visible_when_the_last_look_says_no(tmp_path, store, lay
         raise TransientError("the claim is lost")
 
     with pytest.raises(TransientError, match="claim"):
-        copy_segment(store, layout, segment, attempt(segment), before_visible=refuse)
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment), before_visible=refuse)
     assert seen
     assert not any(key.endswith((".rsm-manifest", ".snapshot")) for key in seen)
     assert list(store.list()) == []

@@ -10,12 +10,13 @@ import pytest
 
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.claims import claim, finish
@@ -97,13 +98,13 @@ def start_of(copy: RemoteLogSegmentMetadata, crc: int) -> ClaimedStart:
 def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(store, layout, tmp_path):
     empty, right = bytes.fromhex("0001 48674bc7 00000000"), {10: bytes.fromhex("0001 48674bc7 00000000")}
     _, copy, _ = tier(write_log(tmp_path / "logs"), store, layout=layout, snapshots=right)
-    assert read_start(store, layout, PARTITION, start_of(copy, crc32c(empty))) == empty
+    assert read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, crc32c(empty))) == empty
     with pytest.raises(CorruptDataError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab"):
-        read_start(store, layout, PARTITION, start_of(copy, 0xAB))
+        read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, 0xAB))
 
     store.delete(info.key for info in list(store.list()) if copy.id.segment_id in info.key)
     with pytest.raises(SnapshotChangedError, match=f"{copy.id.segment_id}") as caught:
-        read_start(store, layout, PARTITION, start_of(copy, crc32c(empty)))
+        read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, crc32c(empty)))
     assert (caught.value.attrs["offset"], caught.value.attrs["at"]) == (10, "")
 
 
@@ -135,7 +136,7 @@ def test_remote_segments_are_read_as_far_back_as_producers_live(store, tmp_path,
     write_partition(tmp_path / "logs", "orders", 0, left, log_start_offset=0, leader_epochs=[(0, 0)], indexes=True)
     (partition,) = open_log_dir(str(tmp_path / "logs")).partitions()
     counting, expiration = CountingStore(store), None if days is None else days * day
-    found = state_at(counting, AivenLayout(), partition, end, expiry=BrokerExpiry(times[end], expiration))
+    found = state_at(aiven(counting), partition, end, expiry=BrokerExpiry(times[end], expiration))
     assert found.entries["producer_id"].tolist() == list(range(end))
     assert counting.asked["indexes"] == segments, "a snapshot each"
     assert counting.asked["log"] == 1, "the segment of the one that is believed"

@@ -14,7 +14,7 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
 from tests.reference.plugin_compressed import compress_copy
-from tests.reference.tiered import age, tier
+from tests.reference.tiered import age, aiven, tier
 from tests.unit.test_whole_but_not_counted import SEGMENTS
 from tiersnap.remote_storage.inventory.encryption import (
     PLAIN,
@@ -25,7 +25,6 @@ from tiersnap.remote_storage.inventory.encryption import (
 )
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -200,7 +199,7 @@ def test_observe_asks_a_topic_and_the_store_once(store: DirectoryStore, tmp_path
     for number in range(3):
         write_partition(tmp_path / "logs", "orders", number, SEGMENTS, high_watermark=35, topic_id=IDS["orders"])
     counting = FlakyStore(store, {})
-    observe = Observe(counting, AivenLayout(), refuses_plaintext=True)
+    observe = Observe(aiven(counting), refuses_plaintext=True)
     seen = [observe(partition).encryption for partition in open_log_dir(str(tmp_path / "logs")).partitions()]
     assert seen == ["UNKNOWN"] * 3
     assert counting.calls.count("list") == 3 * 2 + 2, "two a partition, and one of the topic and of the store"

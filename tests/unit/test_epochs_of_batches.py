@@ -23,6 +23,7 @@ from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedEr
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -59,7 +60,7 @@ def write(log_dir: Path, segments: dict[int, list[bytes]], leader_epochs: list[t
 def tiered(folder: Path, remote: Path, name: str) -> tuple[list[dict], list[int]]:
     """The rows of tiering all closed segments, and the base offsets of the copies that are then visible."""
     store, layout = DirectoryStore(remote), LAYOUTS[name]
-    rows = rows_of(tier_partition(store, layout, PARTITION, planned(folder), ME))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, planned(folder), ME))
     found = list_remote_partition(store, PARTITION, local=name != "aiven")
     assert found.leftovers == ()
     assert list(store.unfinished_uploads()) == []
@@ -94,7 +95,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     folder = three_segments(tmp_path / "logs", epochs, checkpoint)
     segments = [segment for segment in planned(folder) if segment.next_base_offset > checkpoint[0][1]]
     store, layout = DirectoryStore(tmp_path / "remote"), LAYOUTS[name]
-    rows = rows_of(tier_partition(store, layout, PARTITION, segments, ME))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME))
     base = offset // 10 * 10
     last = rows[-1]
     assert (last["start_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
@@ -161,10 +162,10 @@ def test_a_log_that_was_written_anew_is_another_one_before_its_epochs_are_wrong(
     store = DirectoryStore(tmp_path / "remote")
     ready = segment.bundle(store)
     with pytest.raises(SegmentChangedError):
-        copy_segment(store, LAYOUTS[name], ready, attempt(ready))
+        copy_segment(RemoteLocation(store, LAYOUTS[name]), ready, attempt(ready))
     unread = replace(ready, header_digest=None)
     with pytest.raises(WrongLeaderEpochsError) as raised:
-        copy_segment(store, LAYOUTS[name], unread, attempt(unread))
+        copy_segment(RemoteLocation(store, LAYOUTS[name]), unread, attempt(unread))
     assert raised.value.exit_code == ExitCode.DATA_CORRUPT
     assert list(store.list()) == []
 

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out, delete_expired, errors_of, exit_code_of
 from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_use, plan_partition
@@ -324,7 +325,7 @@ def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp
     if is_seen_at_once:
         write_record(store, PARTITION, ExpireRecord(log_start_offset=15))
     asked = store if is_seen_at_once else TieredAndExpiredMeanwhile(store, layout, logs)
-    (row,) = rows_of(tier_partition(asked, layout, PARTITION, segments, tierer))
+    (row,) = rows_of(tier_partition(RemoteLocation(asked, layout), PARTITION, segments, tierer))
     assert "tiersnap expire deleted what lies below 15" in row["error"]
     assert row["is_transient"]
     assert copies(store) == set()

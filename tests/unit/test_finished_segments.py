@@ -22,6 +22,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.publish.publish import exit_code_of
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
@@ -57,7 +58,7 @@ def folder(tmp_path) -> Path:
 
 
 def published(store, layout, wanted="orders"):
-    return finished_segments(store, layout, lambda topic: topic == wanted).segments
+    return finished_segments(RemoteLocation(store, layout), lambda topic: topic == wanted).segments
 
 
 def date_objects(store: DirectoryStore, stem: str) -> None:
@@ -74,7 +75,7 @@ def test_each_complete_copy_is_told_with_all_that_the_brokers_need(store, layout
     ] == [replace(each, max_timestamp=0, event_timestamp=0) for each in tiered]
     assert {(each.state, each.broker_id) for each in found} == {(SegmentState.COPY_SEGMENT_FINISHED, -1)}
     assert published(store, layout, "other") == []
-    assert finished_of(store, layout, PARTITION) == found
+    assert finished_of(RemoteLocation(store, layout), PARTITION) == found
 
 
 def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout, folder, tmp_path):
@@ -83,7 +84,7 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
     (payment,) = tier_other(other, store, layout)
     tier(folder, store, layout=layout)
     store.put_if_absent(keys.expire(PARTITION), b"{")
-    found = finished_segments(store, layout, lambda _: True)
+    found = finished_segments(RemoteLocation(store, layout), lambda _: True)
     assert [each.id.segment_id for each in found.segments] == [payment]
     ((partition, error),) = found.damaged.items()
     assert (partition, error.exit_code) == (PARTITION, ExitCode.DATA_CORRUPT)
@@ -97,24 +98,24 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
 def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store, layout, folder):
     tier(folder, store, layout=layout)
     store.put_if_absent(keys.expire(OTHER), b"{")
-    found = finished_segments(store, layout, lambda _: True)
+    found = finished_segments(RemoteLocation(store, layout), lambda _: True)
     assert (len(found.segments), found.damaged) == (3, {})
 
 
 def tier_other(folder: Path, store: DirectoryStore, layout: Layout) -> list[str]:
     """Tier a partition whose name is not that of PARTITION; its segment ids."""
     (ready,) = planned(folder)
-    rows = rows_of(tier_partition(store, layout, OTHER, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), OTHER, [ready], Tierer("run", NOW)))
     return [rows[-1]["segment_id"]]
 
 
 def test_no_record_of_expire_is_asked_for_where_the_listing_shows_none(store, layout, folder):
     tier(folder, store, layout=layout)
     watched = FlakyStore(store, {}, counted={"read"})
-    assert len(finished_of(watched, layout, PARTITION)) == 3
+    assert len(finished_of(RemoteLocation(watched, layout), PARTITION)) == 3
     assert watched.calls == []
     write_record(store, PARTITION, ExpireRecord(5, (Deleting(new_segment_id(), 0, 5),)))
-    assert len(finished_of(watched, layout, PARTITION)) == 3
+    assert len(finished_of(RemoteLocation(watched, layout), PARTITION)) == 3
     assert watched.calls == ["read"]
 
 
@@ -140,7 +141,7 @@ def test_the_largest_timestamp_is_the_segments(store, layout, tmp_path):
         for base, times in batches.items()
     }
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=30, topic_id=TOPIC_ID)
-    for row in rows_of(tier_partition(store, layout, PARTITION, planned(folder), Tierer("run", NOW))):
+    for row in rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, planned(folder), Tierer("run", NOW))):
         assert row["error"] is None
     assert [each.max_timestamp for each in published(store, layout)] == [9004, 8004], "records are 1 ms apart"
 
@@ -151,7 +152,7 @@ def test_batches_without_timestamps_are_published_with_the_time_of_the_object(st
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=2, topic_id=TOPIC_ID)
     (ready,) = planned(folder)
     assert ready.max_timestamp == -1
-    rows = rows_of(tier_partition(store, layout, PARTITION, [ready], Tierer("run", NOW)))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, [ready], Tierer("run", NOW)))
     assert rows[-1]["state"] == "COPY_SEGMENT_FINISHED"
     (copy,) = published(store, layout)
     date_objects(store, f"{0:020d}-{copy.id.segment_id}")

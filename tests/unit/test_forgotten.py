@@ -13,13 +13,13 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.prometheus_text import parse as parse_metrics
+from tests.reference.tiered import aiven
 from tests.unit.test_poisoned_tier import state
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.summary import KnownForgetful
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.formats import snapshot_file
@@ -168,7 +168,7 @@ def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: 
 def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuilt: int | None) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
     now = parse_time(NOW[1])
-    task = ListPartitions(look=Observe(DirectoryStore(at.remote), AivenLayout()), living=BrokerExpiry(now, DAY))
+    task = ListPartitions(look=Observe(aiven(DirectoryStore(at.remote))), living=BrokerExpiry(now, DAY))
     folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0"}], FOLDERS)
     ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
     _, found = named(at)
@@ -192,7 +192,7 @@ def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: 
     elif why == "no segment":
         for path in at.folder.glob("0*"):
             path.unlink()
-    log_dir, look = open_log_dir(str(at.logs)), Observe(Unasked(at.remote), AivenLayout())
+    log_dir, look = open_log_dir(str(at.logs)), Observe(aiven(Unasked(at.remote)))
     (partition,) = log_dir.partitions()
     now = parse_time(NOW[1])
     assert find_forgotten(look, log_dir.filesystem, partition, expiry=BrokerExpiry(now, DAY)) is None

@@ -8,12 +8,11 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.planned import BASES, PARTITION, planned, write_log
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tiersnap.remote_storage.inventory import known_manifests
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.object_store import ReadObject
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -45,7 +44,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path) -> ReadingStore:
     """Three segments, as one run left them."""
     store = ReadingStore()
-    rows = rows_of(tier_partition(store, AivenLayout(), PARTITION, planned(write_log(tmp_path / "logs")), ME))
+    rows = rows_of(tier_partition(aiven(store), PARTITION, planned(write_log(tmp_path / "logs")), ME))
     assert [row["error"] for row in rows] == [None] * 2 * len(BASES[:-1])
     return store
 
@@ -134,6 +133,6 @@ def test_tier_ends_well_when_the_manifests_cannot_be_remembered(tmp_path):
 
     store = Full()
     segments = planned(write_log(tmp_path / "logs"))
-    rows = rows_of(tier_partition(store, AivenLayout(), PARTITION, segments, ME))
+    rows = rows_of(tier_partition(aiven(store), PARTITION, segments, ME))
     assert [row["error"] for row in rows] == [None] * 2 * len(segments)
     assert KNOWN not in store.objects

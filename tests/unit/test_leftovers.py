@@ -22,6 +22,7 @@ from tiersnap.remote_storage.inventory.partition_objects import list_partition_o
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
@@ -62,7 +63,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
-    tiers = HostTier(store, LAYOUT, ReplayOptions(), Tierer(run_id, NOW, wait=0), apply=True)
+    tiers = HostTier(RemoteLocation(store, LAYOUT), ReplayOptions(), Tierer(run_id, NOW, wait=0), apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
@@ -108,11 +109,11 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
     segments = planned(write_log(tmp_path / "logs"))
     lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
-    rows_of(tier_partition(lying, LAYOUT, PARTITION, segments[:1], me))
+    rows_of(tier_partition(RemoteLocation(lying, LAYOUT), PARTITION, segments[:1], me))
     lying.deliver()
     ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
     age(store, key, age_ms)
-    rows = rows_of(tier_partition(store, LAYOUT, PARTITION, segments, me))
+    rows = rows_of(tier_partition(RemoteLocation(store, LAYOUT), PARTITION, segments, me))
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert present(store).leftovers == ()
 
@@ -163,7 +164,7 @@ def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
-        rows_of(tier_partition(flaky, LAYOUT, PARTITION, segments[:1], me))
+        rows_of(tier_partition(RemoteLocation(flaky, LAYOUT), PARTITION, segments[:1], me))
     (claim,) = list_claims(store, PARTITION)
     return claim
 

@@ -19,6 +19,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -55,7 +56,9 @@ def run(
     known_to_brokers: Mapping[str, frozenset[str]] | None = None,
 ) -> HostPartition:
     tierer = Tierer(run_id, NOW, wait=0)
-    tiers = HostTier(store, layout, ReplayOptions(), tierer, known_to_brokers=known_to_brokers, apply=True)
+    tiers = HostTier(
+        RemoteLocation(store, layout), ReplayOptions(), tierer, known_to_brokers=known_to_brokers, apply=True
+    )
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 

@@ -25,6 +25,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
@@ -62,6 +63,7 @@ class Tier:
     def __init__(self, at: PoisonedTier, layout: str) -> None:
         self.at, self.layout = at, open_layout(layout)
         self.store = DirectoryStore(at.remote)
+        self.location = RemoteLocation(self.store, self.layout)
         name, _, number = at.name.rpartition("-")
         self.partition = TopicIdPartition(name, "lZ6vvmajTWKDBUTV6SQAtQ", int(number))
         self.records = [each.metadata for each in self.complete()]
@@ -93,12 +95,14 @@ class Tier:
 
     def mend(self, *, log: Path | None = None, store: ObjectStore | None = None, apply: bool = True) -> list[Mending]:
         known = {self.partition: list(self.brokers.cache.in_state(self.partition, SegmentState.COPY_SEGMENT_FINISHED))}
-        missing = find_missing(known, lambda: known, (), self.store, self.layout).segments
+        missing = find_missing(known, lambda: known, (), self.location).segments
         local = {}
         if log is not None:
             (partition,) = open_log_dir(str(log)).partitions()
             local[partition.topic, partition.partition] = LocalLog(LOCAL, partition, Beginnings())
-        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(local), {})
+        logs = RemoteLogs(
+            RemoteLocation(store or self.store, self.layout), MendRules(Expiry(None, NOW), DAY), LocalLogs(local), {}
+        )
 
         def known_still(record: RemoteLogSegmentMetadata) -> None:
             check_known(self.read, record)
@@ -209,9 +213,9 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     tier = at()
     tier.lose(1)
     known = {tier.partition: list(tier.brokers.cache.in_state(tier.partition, SegmentState.COPY_SEGMENT_FINISHED))}
-    missing = find_missing(known, lambda: known, (), tier.store, tier.layout).segments
-    planned = plan_mending(DirectoryStore(tmp_path / "other"), missing, tier.layout, tier.layout)
-    logs = RemoteLogs(tier.store, tier.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
+    missing = find_missing(known, lambda: known, (), tier.location).segments
+    planned = plan_mending(replace(tier.location, store=DirectoryStore(tmp_path / "other")), missing, tier.location)
+    logs = RemoteLogs(tier.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
     for words in ("are not mended: ", "no object of it; ", "its log is nowhere"):
@@ -224,11 +228,11 @@ def test_what_came_back_from_elsewhere_is_no_failure_of_its_partition(at):
     tier.lose(1)
     tier.lose(2)
     known = {tier.partition: list(tier.brokers.cache.in_state(tier.partition, SegmentState.COPY_SEGMENT_FINISHED))}
-    missing = find_missing(known, lambda: known, (), tier.store, tier.layout).segments
+    missing = find_missing(known, lambda: known, (), tier.location).segments
     back = Mending(missing[0], MendAction.COPY, MendOutcome.MENDED)
     lost = Mending(missing[1], MendAction.NONE, MendOutcome.FAILED)
     store = FlakyStore(tier.store, {1: Fault.FAIL_BEFORE})
-    logs = RemoteLogs(store, tier.layout, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
+    logs = RemoteLogs(replace(tier.location, store=store), MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     done = list(MakeAgain(logs, lambda _: None, False, apply=True).each([back, lost]))
     assert done[0] == back and done[1].error is not None
     assert exit_code_of(done) is ExitCode.PARTIAL

@@ -14,7 +14,7 @@ import pytest
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tests.unit.test_encrypted_remote import encrypt
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
@@ -22,6 +22,7 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
@@ -82,14 +83,15 @@ class Brokers:
         return self.cache
 
     def missing(self, store: DirectoryStore, layout: Layout) -> Missing:
-        return find_missing(self.known(), self.known, self.cache.ours, store, layout)
+        return find_missing(self.known(), self.known, self.cache.ours, RemoteLocation(store, layout))
 
 
 def mended(
     brokers: Brokers, wrong: DirectoryStore, right: DirectoryStore, lies_as: Layout, layout: Layout
 ) -> list[Mending]:
-    planned = plan_mending(wrong, brokers.missing(right, layout).segments, lies_as, layout)
-    return list(PutBack(wrong, right, layout, brokers.read).each(planned))
+    target = RemoteLocation(right, layout)
+    planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments, target)
+    return list(PutBack(wrong, target, brokers.read).each(planned))
 
 
 def objects(store: DirectoryStore) -> dict[str, bytes]:
@@ -105,7 +107,7 @@ def test_mend_makes_the_objects_that_an_upload_there_would_have_made(lies_as, la
     assert [each.metadata.start_offset for each in missing.segments] == [0, 5, 10]
     assert (missing.known, missing.elsewhere) == (3, None)
 
-    planned = plan_mending(wrong, missing.segments, lies_as, layout)
+    planned = plan_mending(RemoteLocation(wrong, lies_as), missing.segments, RemoteLocation(right, layout))
     action = MendAction.COPY if lies_as is layout else MendAction.REBUILD
     assert {(each.action, each.outcome) for each in planned} == {(action, MendOutcome.PLANNED)}
     assert (objects(right), exit_code_of(planned)) == ({}, ExitCode.OK), "a plan"
@@ -153,8 +155,9 @@ def test_mend_takes_back_what_brokers_deleted_meanwhile(lies_as, layout, folder,
                 brokers.tell(segments[0], SegmentState.DELETE_SEGMENT_STARTED)
             return read()
 
-        planned = plan_mending(wrong, brokers.missing(right, layout).segments[:1], lies_as, layout)
-        (done,) = PutBack(wrong, right, layout, and_delete).each(planned)
+        target = RemoteLocation(right, layout)
+        planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments[:1], target)
+        (done,) = PutBack(wrong, target, and_delete).each(planned)
         assert (done.outcome, objects(right)) == (MendOutcome.DELETED, {}), reads
         assert exit_code_of([done]) is ExitCode.OK
 
@@ -179,13 +182,13 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     log.write_bytes(log.read_bytes()[:-1])
     others = [*brokers.missing(right, AIVEN).segments]
     others[2] = replace(others[2], metadata=replace(segments[2], segment_leader_epochs=((7, 10),)))
-    planned = plan_mending(wrong, others, AIVEN, AIVEN)
+    planned = plan_mending(aiven(wrong), others, aiven(right))
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
     said = [str(each.error) for each in planned]
     assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
-    done = list(PutBack(wrong, right, AIVEN, brokers.read).each(planned))
+    done = list(PutBack(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), exit_code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
-    absent = plan_mending(right, others[:1], AIVEN, AIVEN)
+    absent = plan_mending(aiven(right), others[:1], aiven(right))
     assert "no object of it" in str(absent[0].error)
 
 
@@ -195,25 +198,29 @@ def test_mend_refuses_plain_text_among_encrypted_segments(lies_as, folder, wrong
     tier(folder, right, bases={0})
     (manifest,) = encrypt(right)
     missing = Brokers(rest).missing(right, AIVEN).segments
-    planned = plan_mending(wrong, missing, lies_as, AIVEN, right)
+    planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right), allow_plaintext=False)
     assert {each.outcome for each in planned} == {MendOutcome.FAILED}
     assert manifest in str(planned[0].error) and "--allow-plaintext" in planned[0].error.hint
     assert exit_code_of(planned) is ExitCode.GATE_REFUSED
 
-    planned = plan_mending(wrong, missing, lies_as, AIVEN)
+    planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right))
     assert {each.outcome for each in planned} == {MendOutcome.PLANNED}
     keys = encrypt(wrong) if lies_as is AIVEN else []
-    planned = plan_mending(wrong, missing, lies_as, AIVEN, right)
+    planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right), allow_plaintext=False)
     assert {each.outcome for each in planned} == {MendOutcome.PLANNED if keys else MendOutcome.FAILED}, "not plain text"
 
 
 def test_mend_says_where_nobody_knows_whether_the_plugin_encrypts(folder, wrong, right):
     missing = Brokers(tier(folder, wrong)).missing(right, AIVEN).segments
-    shown = {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN, right)}
-    assert shown == {Encryption.UNKNOWN}
-    assert {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN)} == {None}, "nobody looked"
+
+    def shown(*, allow_plaintext: bool) -> set[Encryption | None]:
+        planned = plan_mending(aiven(wrong), missing, aiven(right), allow_plaintext=allow_plaintext)
+        return {each.encryption for each in planned}
+
+    assert shown(allow_plaintext=False) == {Encryption.UNKNOWN}
+    assert shown(allow_plaintext=True) == {None}, "nobody looked"
     encrypt(wrong)
-    assert {each.encryption for each in plan_mending(wrong, missing, AIVEN, AIVEN, right)} == {None}, "not plain text"
+    assert shown(allow_plaintext=False) == {None}, "not plain text"
 
 
 @LAYOUTS
@@ -222,9 +229,10 @@ def test_mend_that_is_killed_anywhere_is_finished_by_the_next_run(lies_as, layou
     calls = 0
     for at in range(1, 100):
         calls, store = at, FlakyStore(right, {at: Fault.CRASH_AFTER})
-        planned = plan_mending(wrong, brokers.missing(right, layout).segments, lies_as, layout)
+        target = RemoteLocation(right, layout)
+        planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments, target)
         try:
-            done = list(PutBack(wrong, store, layout, brokers.read).each(planned))
+            done = list(PutBack(wrong, replace(target, store=store), brokers.read).each(planned))
         except Crash:
             continue
         assert all(each.outcome is MendOutcome.MENDED for each in done)
@@ -284,7 +292,7 @@ def test_find_missing_leaves_out_what_brokers_deleted_since(folder, right):
     assert [each.lacking for each in missing.segments] == [(".log", ".indexes"), (".rsm-manifest",)]
     answers = [brokers.known(), brokers.known()]
     answers[1] = {PARTITION: answers[1][PARTITION][1:]}
-    missing = find_missing(answers.pop(0), partial(answers.pop, 0), (), right, AIVEN)
+    missing = find_missing(answers.pop(0), partial(answers.pop, 0), (), aiven(right))
     assert [each.metadata.start_offset for each in missing.segments] == [5]
     assert not missing.segments[0].is_ours
 

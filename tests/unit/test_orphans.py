@@ -26,6 +26,7 @@ from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
@@ -62,7 +63,7 @@ def tier_of_two_replicas(store, layout, tmp_path) -> RemoteLogSegmentMetadata:
     shorter, longer = write_log(tmp_path / "logs"), write_replica_that_rolled_later(tmp_path / "longer")
     for segments in (planned(shorter)[:1], planned(longer)):
         tierer = Tierer("run-1", 1_700_000_000_500, wait=0)
-        rows = list(tier_partition(store, layout, PARTITION, segments, tierer, cluster_id=CLUSTER))
+        rows = list(tier_partition(RemoteLocation(store, layout), PARTITION, segments, tierer, cluster_id=CLUSTER))
         assert [row.error for row in rows] == [None] * len(rows)
     (first,) = (each for each in finished(store, layout) if each.end_offset == 4)
     return first

@@ -11,11 +11,12 @@ import pytest
 
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
@@ -121,7 +122,7 @@ def delete(store: DirectoryStore, *segments, layout=AIVEN) -> None:
 def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
     layout, looked = look_for(tiered, store, [LOCAL, AIVEN], lambda _: True)
     assert (layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
-    evidence = looked.evidence(layout, store.uri)
+    evidence = looked.evidence(RemoteLocation(store, layout))
     assert evidence.outcome is HOLDS
     assert AIVEN.log_key(tiered[0]) in evidence.says and "2023-11-14T22:13:20+00:00" in evidence.says
 
@@ -136,7 +137,7 @@ def test_look_for_is_silent_when_an_older_segment_alone_is_there(store, tiered):
     delete(store, tiered[0])
     _, looked = look_for(tiered, store, [AIVEN], lambda _: True)
     assert (looked.found, looked.missing) == (tiered[1], tiered[:1])
-    assert looked.evidence(AIVEN, store.uri).outcome is SILENT
+    assert looked.evidence(aiven(store)).outcome is SILENT
 
 
 def test_look_for_passes_by_what_brokers_delete_meanwhile(store, tiered):
@@ -149,14 +150,14 @@ def test_look_for_contradicts_when_several_are_missing(store, tiered):
     others = [remote_segment(at, at, ((0, at),)) for at in range(MOST_TRIED)]
     _, looked = look_for([*others, *tiered], store, [AIVEN], lambda _: True)
     assert (looked.found, looked.missing) == (None, others)
-    evidence = looked.evidence(AIVEN, store.uri)
+    evidence = looked.evidence(aiven(store))
     assert evidence.outcome is AGAINST
     assert all(store.uri + AIVEN.log_key(each) in evidence.says for each in others)
-    assert look_for(tiered, store, [LOCAL], lambda _: True)[1].evidence(LOCAL, store.uri).outcome is AGAINST
+    assert look_for(tiered, store, [LOCAL], lambda _: True)[1].evidence(RemoteLocation(store, LOCAL)).outcome is AGAINST
 
 
 def test_look_for_is_silent_without_segments(store):
-    assert look_for([], store, [AIVEN], lambda _: True)[1].evidence(AIVEN, store.uri).outcome is SILENT
+    assert look_for([], store, [AIVEN], lambda _: True)[1].evidence(aiven(store)).outcome is SILENT
 
 
 @pytest.mark.parametrize("state", ["claimed", "replaced", "damaged"])

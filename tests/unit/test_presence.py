@@ -15,6 +15,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
@@ -197,7 +198,9 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
     found = look_at(store, layout)
     assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
     assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
-    rows = rows_of(tier_partition(store, layout, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
+    rows = rows_of(
+        tier_partition(RemoteLocation(store, layout), PARTITION, planned(folder), Tierer("run-2", 0, wait=0))
+    )
     assert [row["error"] for row in rows] == [None] * len(rows)
     (again,) = [copy for copy in look_at(store, layout).segments if copy.start_offset == 5]
     assert again.segment_id not in {first.id.segment_id, second.id.segment_id}

@@ -12,7 +12,7 @@ import pytest
 from tests.reference.model_cluster import ENDLESS, ModelCluster
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.cluster.metadata_topic import OUR_HEADER, MetadataTopic
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 from tiersnap.remote_storage.inventory.finished import finished_segments
@@ -107,22 +107,22 @@ def test_layout_is_that_of_the_segments_when_brokers_do_not_say_it(cluster, disk
     if is_told:
         for record in records(*tier(disk / "orders-0", store)):
             cluster.append(record)
-        assert prover(cluster, store).layout(None).name == "aiven"
+        assert prover(cluster, store).location(None).layout.name == "aiven"
     else:
         with pytest.raises(UsageError, match="layout unknown") as caught:
-            prover(cluster, store).layout(None)
+            prover(cluster, store).location(None)
         assert "--layout" in caught.value.hint
-    assert prover(cluster, store).layout("local-tiered-storage").name == "local-tiered-storage"
+    assert prover(cluster, store).location("local-tiered-storage").layout.name == "local-tiered-storage"
 
 
 def publish(cluster: ModelCluster, disk: Path, store: DirectoryStore) -> Publish:
     prove = partial(prover(cluster, store).prove, AIVEN)
-    return Publish(cluster, MetadataTopic.of(cluster), store, AIVEN, prove, (str(disk),))
+    return Publish(cluster, MetadataTopic.of(cluster), aiven(store), prove, (str(disk),))
 
 
 def test_publish_writes_nothing_without_a_proof_and_needs_none_for_nothing(cluster, disk, store):
     tier(disk / "orders-0", store)
-    finished = finished_segments(store, AIVEN, lambda _: True)
+    finished = finished_segments(aiven(store), lambda _: True)
     for apply in (False, True):
         with pytest.raises(UnprovenPlaceError):
             publish(cluster, disk, store).run(finished, apply=apply)

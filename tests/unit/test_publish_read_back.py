@@ -11,10 +11,10 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
+from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
 from tiersnap.remote_storage.inventory.finished import Finished
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -60,7 +60,7 @@ def publish(cluster: ModelCluster, tmp_path: Path) -> Callable[[], Published]:
             tmp_path / "disk", partition.topic, partition.partition, {0: [lb.data_batch(0, 400, 7, 0, 0)]}
         )
     topic, store, log_dirs = MetadataTopic.of(cluster), DirectoryStore(tmp_path), (str(tmp_path / "disk"),)
-    run = Publish(cluster, topic, store, AivenLayout(), lambda: PROOF, log_dirs)
+    run = Publish(cluster, topic, aiven(store), lambda: PROOF, log_dirs)
     return lambda: run.run(Finished([A, B, C, of(A, LATER)]), apply=True)
 
 

@@ -11,6 +11,7 @@ from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType, StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -128,7 +129,7 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
     store = DirectoryStore(tmp_path / "remote")
     segment = make_segment(tmp_path / "log", with_transactions=with_transactions)
     copy = attempt(segment)
-    result = copy_segment(store, layout, segment, copy)
+    result = copy_segment(RemoteLocation(store, layout), segment, copy)
     assert layout.inspect(store, copy) is StoredState.COMPLETE
     there = {found.key: found.size for found in store.list()}
     assert (sorted(there), sum(there.values())) == (sorted(result.made), result.bytes)
@@ -142,7 +143,7 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
         IndexType.TRANSACTION: segment.transaction_index.read() if with_transactions else None,
     }
     assert {index: layout.fetch_index(store, copy, index) for index in IndexType} == expected
-    assert delete_copy(store, layout, copy) == ()
+    assert delete_copy(RemoteLocation(store, layout), copy) == ()
     assert list(store.list()) == []
     with pytest.raises(ObjectNotFoundError):
         layout.fetch_index(store, copy, IndexType.TRANSACTION)
@@ -179,7 +180,7 @@ def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
 def test_local_tiered_storage_files_are_those_of_kafka(tmp_path):
     store = DirectoryStore(tmp_path / "remote")
     segment = make_segment(tmp_path / "log")
-    copy_segment(store, LocalTieredStorageLayout(), segment, attempt(segment, segment_id=SEGMENT_ID))
+    copy_segment(RemoteLocation(store, LocalTieredStorageLayout()), segment, attempt(segment, segment_id=SEGMENT_ID))
     folder = tmp_path / "remote" / "kafka-tiered-storage" / f"pay.ments-eu-7-{TOPIC_ID}"
     assert sorted(path.name for path in folder.iterdir()) == [
         f"00000000000000001000-{SEGMENT_ID}{suffix}"
@@ -193,7 +194,7 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
     copy = attempt(segment)
     store = DirectoryStore(tmp_path / "remote")
     assert layout.inspect(store, copy) is StoredState.ABSENT
-    copy_segment(store, layout, segment, copy)
+    copy_segment(RemoteLocation(store, layout), segment, copy)
     objects = {found.key: store.get(found.key) for found in store.list()}
     optional = [key for key in objects if key.endswith(".txnindex")]
     for key in objects.keys() - set(optional):
@@ -209,7 +210,7 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
 def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
     layout, segment, store = AivenLayout(), make_segment(tmp_path / "log"), DirectoryStore(tmp_path / "remote")
     copy = attempt(segment)
-    copy_segment(store, layout, segment, copy)
+    copy_segment(RemoteLocation(store, layout), segment, copy)
     _, indexes_key, manifest_key = layout.object_keys(copy)
     indexes, manifest = store.get(indexes_key), store.get(manifest_key)
     for key, content in ((manifest_key, b"{}"), (manifest_key, GOLDEN.encode()), (indexes_key, indexes[:-1])):
@@ -228,7 +229,7 @@ def test_an_index_larger_than_any_is_not_read(tmp_path, layout):
     store = DirectoryStore(tmp_path / "store")
     segment = make_segment(tmp_path)
     copy = attempt(segment)
-    copy_segment(store, layout, segment, copy)
+    copy_segment(RemoteLocation(store, layout), segment, copy)
     found = next(iter(store.list())).key.rpartition("/")[0]
     folder = tmp_path / "store" / found
     if layout.name == "aiven":

@@ -8,6 +8,7 @@ import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.lying_store import LyingStore
+from tests.reference.tiered import aiven
 from tests.s3.segments import attempt, log_bytes, make_segment
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
@@ -16,6 +17,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
@@ -66,7 +68,7 @@ def test_after_a_crash_at_any_step_the_next_run_leaves_one_complete_copy(inner, 
     layout, objects = LAYOUTS[name]
     first = attempt(segment)
     with pytest.raises(Crash):
-        copy_segment(FlakyStore(inner, {step: fault}), layout, segment, first)
+        copy_segment(RemoteLocation(FlakyStore(inner, {step: fault}), layout), segment, first)
     state = layout.inspect(inner, first)
     # complete only once the last object is there
     assert (state is StoredState.COMPLETE) == (visible_segments(inner) == [first.id.segment_id])
@@ -74,10 +76,10 @@ def test_after_a_crash_at_any_step_the_next_run_leaves_one_complete_copy(inner, 
     if state is StoredState.COMPLETE:
         finished = first
     else:
-        assert delete_copy(inner, layout, first) == ()
+        assert delete_copy(RemoteLocation(inner, layout), first) == ()
         assert layout.inspect(inner, first) is StoredState.ABSENT
         finished = attempt(segment)
-        copy_segment(inner, layout, segment, finished)
+        copy_segment(RemoteLocation(inner, layout), segment, finished)
     assert layout.inspect(inner, finished) is StoredState.COMPLETE
     assert visible_segments(inner) == [finished.id.segment_id]
     assert all(finished.id.segment_id in key for key in keys_in(inner))
@@ -91,11 +93,11 @@ def test_after_a_failure_at_any_step_nothing_is_left(inner, segment, name, step,
     layout, _ = LAYOUTS[name]
     store = FlakyStore(inner, {step: fault})
     with pytest.raises(TransientError, match="on schedule") as raised:
-        copy_segment(store, layout, segment, attempt(segment))
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment))
     assert keys_in(inner) == []
     assert raised.value.attrs["left_behind"] == []
     # retried with a new id, nothing is in the way
-    copy_segment(inner, layout, segment, attempt(segment))
+    copy_segment(RemoteLocation(inner, layout), segment, attempt(segment))
 
 
 def test_what_makes_a_copy_visible_is_deleted_first(inner, segment):
@@ -109,8 +111,8 @@ def test_what_makes_a_copy_visible_is_deleted_first(inner, segment):
 
     layout, store = AivenLayout(), Recorder(inner, {})
     copy = attempt(segment)
-    copy_segment(store, layout, segment, copy)
-    delete_copy(store, layout, copy)
+    copy_segment(RemoteLocation(store, layout), segment, copy)
+    delete_copy(RemoteLocation(store, layout), copy)
     assert [key.rpartition(".")[2] for key in store.deleted] == ["rsm-manifest", "indexes", "log"]
 
 
@@ -119,35 +121,35 @@ def test_what_cannot_be_deleted_is_reported_with_the_error(inner, segment, caplo
     # two puts, a listing, the third put fails; then three deletes of which two fail
     store = FlakyStore(inner, {4: Fault.FAIL_AFTER, 5: Fault.FAIL_BEFORE, 7: Fault.FAIL_BEFORE})
     with caplog.at_level(logging.WARNING), pytest.raises(TransientError) as raised:
-        copy_segment(store, layout, segment, copy)
+        copy_segment(RemoteLocation(store, layout), segment, copy)
     log, _, manifest = layout.object_keys(copy)
     assert raised.value.attrs["left_behind"] == [manifest, log] == sorted(keys_in(inner), reverse=True)
     assert caplog.text.count("could not delete") == 2
-    assert delete_copy(inner, layout, copy) == ()
+    assert delete_copy(RemoteLocation(inner, layout), copy) == ()
 
 
 def test_deleting_a_copy_reports_what_is_still_there_and_can_be_repeated(inner, segment):
     layout, copy = AivenLayout(), attempt(segment)
-    copy_segment(inner, layout, segment, copy)
-    failures = delete_copy(FlakyStore(inner, {2: Fault.FAIL_BEFORE}), layout, copy)
+    copy_segment(RemoteLocation(inner, layout), segment, copy)
+    failures = delete_copy(RemoteLocation(FlakyStore(inner, {2: Fault.FAIL_BEFORE}), layout), copy)
     assert [failure.key for failure in failures] == [layout.object_keys(copy)[1]] == keys_in(inner)
-    assert delete_copy(inner, layout, copy) == delete_copy(inner, layout, copy) == ()
+    assert delete_copy(RemoteLocation(inner, layout), copy) == delete_copy(RemoteLocation(inner, layout), copy) == ()
     assert keys_in(inner) == []
 
 
 def test_the_objects_of_a_used_segment_id_are_not_deleted(inner, segment, tmp_path):
     layout, copy = AivenLayout(), attempt(segment)
-    copy_segment(inner, layout, segment, copy)
+    copy_segment(RemoteLocation(inner, layout), segment, copy)
     before = keys_in(inner)
     other = make_segment(tmp_path / "other")
     (tmp_path / "other" / "00000000000000001000.log").write_bytes(log_bytes(1000, 2000, other.log.size, seed=1))
     with pytest.raises(ObjectExistsError):
-        copy_segment(inner, layout, other, copy)
+        copy_segment(RemoteLocation(inner, layout), other, copy)
     assert keys_in(inner) == before
-    again = copy_segment(inner, layout, segment, copy)
+    again = copy_segment(RemoteLocation(inner, layout), segment, copy)
     assert again.made == (), "they were there, with the same content"
     with pytest.raises(TransientError):
-        copy_segment(Unproved(inner, {4: Fault.FAIL_BEFORE}), layout, segment, copy)
+        copy_segment(RemoteLocation(Unproved(inner, {4: Fault.FAIL_BEFORE}), layout), segment, copy)
     assert keys_in(inner) == before
 
 
@@ -156,14 +158,14 @@ def test_a_segment_that_changed_since_the_scan_is_not_copied(inner, segment, tmp
     path = tmp_path / "log" / "00000000000000001000.log"
     path.unlink() if change is None else path.write_bytes(change)
     with pytest.raises(TransientError, match="segment changed"):
-        copy_segment(inner, AivenLayout(), segment, attempt(segment))
+        copy_segment(aiven(inner), segment, attempt(segment))
     assert keys_in(inner) == []
 
 
 def test_a_stalling_store_runs_into_the_deadline_and_leaves_nothing(inner, segment):
     store = FlakyStore(inner, {1: Fault.STALL, 2: Fault.STALL}, counted={"put_file_if_absent", "put_if_absent"})
     with pytest.raises(TransientError, match="not done within") as raised:
-        copy_segment(store, AivenLayout(), segment, attempt(segment), timeout=0.08)
+        copy_segment(aiven(store), segment, attempt(segment), timeout=0.08)
     assert raised.value.attrs["seconds"] == 0.08
     assert keys_in(inner) == []
 
@@ -179,7 +181,7 @@ def test_a_store_that_kept_other_bytes_is_found_out_before_anything_is_visible(i
 
     store = Liar(inner, {})
     with pytest.raises(RemoteStorageError, match="the store has"):
-        copy_segment(store, AivenLayout(), segment, attempt(segment))
+        copy_segment(aiven(store), segment, attempt(segment))
     assert store.calls[:4] == ["put_file_if_absent", "head", "put_if_absent", "head"]
     assert "put_if_absent" not in store.calls[4:]
     assert keys_in(inner) == []
@@ -193,7 +195,7 @@ def test_a_store_that_kept_less_is_found_out_by_the_size_alone(inner, segment, c
             return replace(found, size=found.size - 1, crc32c=crc)
 
     with pytest.raises(RemoteStorageError, match=words):
-        copy_segment(Short(inner, {}), AivenLayout(), segment, attempt(segment))
+        copy_segment(aiven(Short(inner, {})), segment, attempt(segment))
     assert keys_in(inner) == []
 
 
@@ -203,8 +205,8 @@ def test_a_deletion_that_the_store_refuses_altogether_is_reported_as_well(inner,
             raise TransientError("the server went away")
 
     metadata = attempt(segment)
-    copy_segment(inner, AivenLayout(), segment, metadata)
-    failures = delete_copy(Refusing(inner, {}), AivenLayout(), metadata)
+    copy_segment(aiven(inner), segment, metadata)
+    failures = delete_copy(aiven(Refusing(inner, {})), metadata)
     assert {each.reason for each in failures} == {"the server went away"}
     assert len(failures) == len(keys_in(inner)) == 3
 
@@ -213,7 +215,7 @@ def test_a_deletion_that_the_store_refuses_altogether_is_reported_as_well(inner,
 def test_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
     monkeypatch.setattr("tiersnap.remote_storage.inventory.segment_bytes.FETCH_SIZE", piece)
     metadata = attempt(segment)
-    copy_segment(inner, AivenLayout(), segment, metadata)
+    copy_segment(aiven(inner), segment, metadata)
     data = segment.log.read()
     pieces = list(fetch_segment(inner, AivenLayout(), metadata))
     assert b"".join(pieces) == data
@@ -229,7 +231,7 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
             return None
 
     with pytest.raises(TransientError, match="not there after"):
-        copy_segment(Forgetful(inner, {}), AivenLayout(), segment, attempt(segment))
+        copy_segment(aiven(Forgetful(inner, {})), segment, attempt(segment))
     assert keys_in(inner) == []
 
 
@@ -243,7 +245,7 @@ def test_copy_segment_refuses_a_lost_object_before_it_is_visible(inner, segment,
     error, words = {"loses": (TransientError, "not there"), "shortens": (RemoteStorageError, "the store has")}[lie]
     looked = []
     with pytest.raises(error, match=words):
-        copy_segment(store, layout, segment, attempt(segment), before_visible=lambda: looked.append(1))
+        copy_segment(RemoteLocation(store, layout), segment, attempt(segment), before_visible=lambda: looked.append(1))
     assert looked == []
     assert keys_in(inner) == []
 
@@ -254,24 +256,24 @@ def test_an_interrupted_copy_cleans_up(inner, segment):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        copy_segment(Interrupted(inner, {}), AivenLayout(), segment, attempt(segment))
+        copy_segment(aiven(Interrupted(inner, {})), segment, attempt(segment))
     assert keys_in(inner) == []
 
 
 @pytest.mark.parametrize("state", [state for state in SegmentState if state])
 def test_bytes_are_copied_in_copy_segment_started_only(inner, segment, state):
     with pytest.raises(IllegalStateTransitionError, match="COPY_SEGMENT_STARTED"):
-        copy_segment(inner, AivenLayout(), segment, replace(attempt(segment), state=state))
+        copy_segment(aiven(inner), segment, replace(attempt(segment), state=state))
 
 
 def test_metadata_of_another_segment_is_refused(inner, segment, tmp_path):
     with pytest.raises(IncompleteBundleError, match="metadata says"):
-        copy_segment(inner, AivenLayout(), segment, attempt(make_segment(tmp_path / "other", base=0)))
+        copy_segment(aiven(inner), segment, attempt(make_segment(tmp_path / "other", base=0)))
 
 
 def test_what_was_copied_is_counted(inner, segment):
     layout, copy = AivenLayout(), attempt(segment)
-    result = copy_segment(inner, layout, segment, copy)
+    result = copy_segment(RemoteLocation(inner, layout), segment, copy)
     assert result.bytes == sum(found.size for found in inner.list())
     assert sorted(result.made) == keys_in(inner)
     assert inner.get(layout.log_key(copy)) == segment.log.read()

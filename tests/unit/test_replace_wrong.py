@@ -25,6 +25,7 @@ from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
@@ -124,9 +125,11 @@ class Brokers:
     ) -> list[Mending]:
         asked = cluster or self.cluster
         local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else LocalLogs()
-        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), DAY), local, {})
+        logs = RemoteLogs(
+            RemoteLocation(store or self.store, self.layout), MendRules(Expiry(None, NOW), DAY), local, {}
+        )
         topic = MetadataTopic.of(asked)
-        lies = None if source is None else (source, self.layout)
+        lies = None if source is None else RemoteLocation(source, self.layout)
         request = MendRequest(lies, depth, [str(self.whole)], delete_bad, False, apply)
         with topic.read_all() as reader:
             tier = Tierer("run", NOW, timeout=None)

@@ -11,7 +11,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.restoring import CLUSTER, DATA, ORIGINAL, TOPIC, new_disk, restore, tiered_store
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError
@@ -19,7 +19,6 @@ from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
@@ -89,7 +88,7 @@ def test_a_published_segment_that_reaches_behind_the_end_is_a_missing_tail():
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
-    finished = finished_segments(store, AivenLayout(), lambda _: True).segments
+    finished = finished_segments(aiven(store), lambda _: True).segments
     asked = ("--bootstrap-server", "127.0.0.1:1")
 
     def said(state: SegmentState, *bases: int) -> None:
@@ -177,7 +176,7 @@ def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
     options = {"high_watermark": 18, "topic_id": PARTITION.topic_id, "leader_epochs": [(1, 12)]}
     lost = write_partition(tmp_path / "lost", PARTITION.topic, 0, segments, **options)
     tierer = Tierer("run-1", 1_700_000_000_500)
-    events = tier_partition(store, AivenLayout(), PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
+    events = tier_partition(aiven(store), PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
     assert [event.error for event in events] == [None, None]
     (row,) = restore(store, disk, topic=PARTITION.topic).rows
     assert (row["log_end_offset"], [each["start_offset"] for each in row["left_out"]]) == (10, [12])

@@ -13,6 +13,7 @@ from tests.reference.planned import BASES, PARTITION, planned, write_log
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -73,7 +74,7 @@ def segments(tmp_path):
 
 def run(store, segments) -> list[dict]:
     layout = AivenLayout()
-    return rows_of(tier_partition(store, layout, PARTITION, segments, ME))
+    return rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME))
 
 
 def visible(store) -> list[int]:
@@ -148,7 +149,7 @@ def test_segments_that_were_begun_are_undone_when_the_first_fails(store, segment
 
 def test_caller_that_stops_listening_leaves_nothing_begun(store, segments):
     layout = AivenLayout()
-    events = tier_partition(store, layout, PARTITION, segments, ME)
+    events = tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME)
     assert next(events).start_offset == CLOSED[0]
     events.close()
     assert visible(store) == [CLOSED[0]]

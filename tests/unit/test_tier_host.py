@@ -23,12 +23,13 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.no_finish import NoFinish
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
+from tests.reference.tiered import aiven
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
@@ -141,7 +142,7 @@ def test_what_is_tiered_in_one_layout_is_refused_in_the_other_and_stays_as_it_is
 
     assert {key: each for key, each in files(remote).items() if "/snapshots/" not in f"/{key}"} == before
     store = DirectoryStore(remote)
-    told = finished_segments(store, open_layout(right), lambda _: True).segments
+    told = finished_segments(RemoteLocation(store, open_layout(right)), lambda _: True).segments
     manifests = len([key for key in before if key.startswith("claims/")])
     assert len(told) == manifests > 0
     assert tier(*words, right).exit_code == 0
@@ -212,7 +213,7 @@ def test_a_segment_that_retention_deletes_meanwhile_is_no_damage_and_the_next_ru
 
 def host(store: ObjectStore, run_id: str, **more: object) -> HostTier:
     tierer = Tierer(run_id, NOW, wait=0, pause=lambda _: None)
-    return HostTier(store, AivenLayout(), ReplayOptions(), replace(tierer, **more), apply=True)
+    return HostTier(aiven(store), ReplayOptions(), replace(tierer, **more), apply=True)
 
 
 def run(tiers: HostTier, source: Path) -> list[HostPartition]:
@@ -233,7 +234,7 @@ def kept(remote: Path) -> dict[str, int]:
 
 def publishable(store: ObjectStore) -> list[int]:
     """Base offsets of what `publish` would tell the brokers of."""
-    return [each.start_offset for each in finished_segments(store, AivenLayout(), lambda _: True).segments]
+    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True).segments]
 
 
 def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
@@ -79,7 +80,7 @@ def segments(tmp_path):
 
 
 def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]:
-    rows = rows_of(tier_partition(store, layout, PARTITION, segments, tierer))
+    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, segments, tierer))
     pa.Table.from_pylist(rows, schema=TIERED)  # a row is what its schema says
     return rows
 
@@ -136,7 +137,7 @@ def test_tier_partition_copies_nothing_that_expire_deleted_meanwhile(store, layo
 def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layout, segments):
     store = FlakyStore(DirectoryStore(tmp_path / "remote"), {1: Fault.CRASH_AFTER}, counted={"put_if_absent"})
     with pytest.raises(Crash):
-        list(tier_partition(store, layout, PARTITION, segments, ME, cluster_id="a"))
+        list(tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME, cluster_id="a"))
     assert read_cluster_id(store.inner, PARTITION) == "a"
 
 

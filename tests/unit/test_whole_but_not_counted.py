@@ -11,10 +11,9 @@ import pytest
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
-from tests.reference.tiered import age
+from tests.reference.tiered import age, aiven
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored import claims
@@ -39,7 +38,7 @@ FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), keys.claim(ORDERS, 0, 0)
 
 def tier(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
     tierer = Tierer(run_id, NOW, process=GONE, wait=0, pause=lambda _: None)
-    tiers = HostTier(store, AivenLayout(), ReplayOptions(), tierer, apply=True)
+    tiers = HostTier(aiven(store), ReplayOptions(), tierer, apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
@@ -50,7 +49,7 @@ def logs_of(store: ObjectStore) -> list[int]:
 
 
 def publishable(store: ObjectStore) -> list[int]:
-    return [each.start_offset for each in finished_segments(store, AivenLayout(), lambda _: True).segments]
+    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True).segments]
 
 
 @pytest.fixture(params=["nobody", "another-holds", "another-finished"])

@@ -11,11 +11,11 @@ import pytest
 from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
+from tests.reference.tiered import aiven
 from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostTier
@@ -41,7 +41,7 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
     segments = {base: [data_batch(base, 10, 1, 0, base)] for base in range(0, 20 + 10 * more, 10)}
     write_partition(source, "orders", 0, segments, high_watermark=20 + 10 * more, indexes=True)
     store = NoFinish(DirectoryStore(remote), 1)
-    killed = HostTier(store, AivenLayout(), ReplayOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
+    killed = HostTier(aiven(store), ReplayOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
     list(killed.partitions(selected_of(open_log_dirs([str(source)]), Selection())))
 
     ran = tier(source, remote)
