@@ -31,7 +31,6 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.remote_storage.check.check_plan import CheckPlan
     from tiersnap.remote_storage.check.local_log import LocalLogs
-    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
@@ -206,17 +205,15 @@ class TierVerification:
     def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
         """Say the plan; return what is found, lazily, and its counts."""
         known = _known(self.tier.resume)
-        store, plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
+        plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
         tally = CheckTally()
-        return tally.watch(self._checks(output, store, plan, known, tally)), tally
+        return tally.watch(self._checks(output, plan, known, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self.selection.takes(partition) and (self.local_logs is None or partition in self.local_logs)
 
-    def _checks(
-        self, output: Output, store: ObjectStore, plan: CheckPlan, known: Known, tally: CheckTally
-    ) -> Iterator[RemoteCheck]:
+    def _checks(self, output: Output, plan: CheckPlan, known: Known, tally: CheckTally) -> Iterator[RemoteCheck]:
         from tiersnap.remote_storage.check.partition_check import PartitionCheck
 
         progress = Progress(output, "verifying", len(plan.partitions))
@@ -224,18 +221,18 @@ class TierVerification:
             local = None if self.local_logs is None else self.local_logs.of(partition)
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
-            check = PartitionCheck(store, partition, plan.request, plan.local, told, compare)
+            check = PartitionCheck(plan.location, partition, plan.request, told, compare)
             yield from check.checks()
             tally.skipped += check.skipped
 
 
 def _planned(
     view: RemoteView, tier: TierRequest, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool]
-) -> tuple[ObjectStore, CheckPlan]:
+) -> CheckPlan:
     from tiersnap.remote_storage.check.check_plan import plan_check
 
-    store, sample, local = view.open_store(), tier.sample or SegmentSample(), view.open_layout().is_local
-    return store, plan_check(store, asked, is_wanted, local=local, number=sample.number, percent=sample.percent)
+    sample = tier.sample or SegmentSample()
+    return plan_check(view.location(), asked, is_wanted, number=sample.number, percent=sample.percent)
 
 
 def verify_on_spark(
@@ -252,9 +249,9 @@ def verify_on_spark(
     from tiersnap.remote_storage.check.check_task import CheckTask
     from tiersnap.snapshot.log.places import located
 
-    store, plan = _planned(view, tier, asked, selection.takes)
+    plan = _planned(view, tier, asked, selection.takes)
     output.talk(f"{plan.sentence}; less for what the table remote_checks tells")
-    task = CheckTask(store, plan.local, plan.request)
+    task = CheckTask(plan.location, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, s3=view.s3)
     # Segments are copied and deleted since they were counted for the plan.

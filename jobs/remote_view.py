@@ -10,7 +10,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
-    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
@@ -40,11 +40,11 @@ class RemoteView:
             return Beginnings()
         return Beginnings(partial(beginning, self._look(), expiry))
 
-    def open_layout(self) -> Layout:
-        """Return the layout of that name."""
-        from tiersnap.remote_storage.layouts.open_layout import open_layout
+    def location(self) -> RemoteLocation:
+        """Return the store, to be read, in that layout; raises as `open_existing_store`."""
+        from tiersnap.remote_storage.layouts.remote_location import open_location
 
-        return open_layout(self.layout)
+        return open_location(self.open_store(), self.layout)
 
     def open_store(self) -> ObjectStore:
         """Return the store, to be read; raises as `open_existing_store`."""
@@ -54,8 +54,7 @@ class RemoteView:
 
     def _look(self) -> ObserveOnce:
         from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
-        from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 
-        store = self.open_store()
-        next(iter(store.list()), None)
-        return ObserveOnce(RemoteLocation(store, self.open_layout()))
+        location = self.location()
+        next(iter(location.store.list()), None)
+        return ObserveOnce(location)

@@ -141,8 +141,7 @@ def mend(
         said += f", {count_of(mended.wrong, 'segment is wrong', 'segments are wrong')}" if mended.wrong else ""
         return _told(output, mended, said, apply=apply)
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
-    from tiersnap.remote_storage.layouts.open_layout import open_layout
-    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -153,8 +152,7 @@ def mend(
     target = prover.location(place.layout)
     source = None
     if wrong is not None:
-        lies_as = lies_as or target.layout.name
-        source = RemoteLocation(open_existing_store(wrong, place.s3, writes=False), open_layout(lies_as))
+        source = open_location(open_existing_store(wrong, place.s3, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
             raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS
@@ -195,8 +193,7 @@ def _unmanaged(
 ) -> Mended:
     """Put missing objects back of topics that no broker manages, and replace wrong segments of ours."""
     from tiersnap.remote_storage.cluster.missing_objects import Missing
-    from tiersnap.remote_storage.layouts.open_layout import open_layout
-    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.make_again import MakeAgain
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
@@ -208,7 +205,7 @@ def _unmanaged(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     target = open_existing_store(place.remote, place.s3, writes=apply)
-    of = logs(RemoteLocation(target, open_layout(place.layout or "aiven")))
+    of = logs(open_location(target, place.layout or "aiven"))
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
     if tier.partitions and apply:

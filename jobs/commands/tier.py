@@ -185,15 +185,13 @@ def tier(
     """
     from tiersnap.jobs.host_report import host_run, write_report_and_metrics
     from tiersnap.jobs.text_files import unknown_topics
-    from tiersnap.remote_storage.layouts.open_layout import open_layout
-    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    location = RemoteLocation(request.store, open_layout(request.layout or ""))
-    host = request.host_in(location, every_boundary=every_boundary)
+    host = request.host_in(open_location(request.store, request.layout or ""), every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)

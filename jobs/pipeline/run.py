@@ -28,8 +28,7 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse, unrecorded_runs
 from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
-from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
@@ -92,7 +91,7 @@ class _Run:
     def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, tasks: int, talk: Talk) -> None:
         self._given, self._most_tasks = given, tasks
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
-        self._location = RemoteLocation(given.store, open_layout(settings.layout))
+        self._location = open_location(given.store, settings.layout)
         self._warehouse = warehouse
         self._options_digest = settings.replay.digest(place=given.store.uri if settings.apply else None)
         self._look = Observe(self._location, refuses_plaintext=not settings.allow_plaintext)

@@ -104,7 +104,7 @@ def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[st
     first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
     # Each partition once, however many replicas are listed.
     left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)
-    swept = left.mapInArrow(of_batches(SweepTask(location.store, location.is_local)), schemas.of_arrow(SWEPT))
+    swept = left.mapInArrow(of_batches(SweepTask(location)), schemas.of_arrow(SWEPT))
     removed, failed, first = count_swept(swept)
     if failed:
         partitions = count_of(failed, "partition")

@@ -12,8 +12,8 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -41,8 +41,8 @@ class CheckPlan:
         sampled: see CheckRequest; None where all segments are verified.
     """
 
+    location: RemoteLocation
     asked: CheckRequest
-    local: bool
     partitions: Counter[TopicIdPartition] = field(default_factory=Counter)
     segments: int = 0
     requests: int = 0
@@ -68,7 +68,7 @@ class CheckPlan:
     @property
     def most_requests(self) -> int:
         """Return how many requests a check makes at most, if a listing takes one."""
-        return self.requests + len(self.partitions) * (_LOCAL_PARTITION if self.local else _AIVEN_PARTITION)
+        return self.requests + len(self.partitions) * (_LOCAL_PARTITION if self.location.is_local else _AIVEN_PARTITION)
 
     @property
     def most_bytes(self) -> int:
@@ -82,7 +82,7 @@ class CheckPlan:
             self.bytes += size if depth is not CheckDepth.METADATA or kind in _SMALLEST else 0
             return
         self.segments += 1
-        of_depth = _LOCAL if self.local else _AIVEN
+        of_depth = _LOCAL if self.location.is_local else _AIVEN
         self.requests += of_depth[depth]
         if self.sampled is not None and depth is not CheckDepth.METADATA:
             self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
@@ -90,23 +90,21 @@ class CheckPlan:
         if depth is CheckDepth.FULL or (depth is CheckDepth.SNAPSHOTS and may_live):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
-        if self.local:
+        if self.location.is_local:
             self.bytes += min(size, _TAIL_BYTES)
 
 
 def plan_check(
-    store: ObjectStore,
+    location: RemoteLocation,
     asked: CheckRequest,
     is_wanted: Callable[[TopicPartition], bool],
     *,
-    local: bool,
     percent: float | None = None,
     number: int | None = None,
 ) -> CheckPlan:
     """Count what will be read; a listing of the whole store, of which nothing is kept but a number a partition.
 
     Args:
-        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         percent, number: of segments, as a sample; a second listing.
 
     Raises:
@@ -114,9 +112,9 @@ def plan_check(
     """
     sampled = None if percent is None else int(_EVERY * percent / 100)
     if number is not None:
-        sampled = _largest_of(store, asked, is_wanted, number, local=local)
-    plan = CheckPlan(asked, local, sampled=sampled)
-    for partition, segment_id, kind, size, modified in _objects(store, is_wanted, local=local):
+        sampled = _largest_of(location, asked, is_wanted, number)
+    plan = CheckPlan(location, asked, sampled=sampled)
+    for partition, segment_id, kind, size, modified in _objects(location, is_wanted):
         plan.partitions[partition] += kind in _LOGS
         if sampled is None or sample_order(segment_id, asked.now) <= sampled:
             plan.add(kind, size, modified)
@@ -124,27 +122,27 @@ def plan_check(
             plan.largest[partition, kind] = max(size, plan.largest.get((partition, kind), 0))
     if not plan.partitions:
         raise ObjectNotFoundError(
-            f"{store.uri}: no remote segment",
+            f"{location.store.uri}: no remote segment",
             hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
         )
     return plan
 
 
-def _objects(store: ObjectStore, is_wanted: Callable[[TopicPartition], bool], *, local: bool) -> Iterator[_Object]:
-    for info in store.list():
+def _objects(location: RemoteLocation, is_wanted: Callable[[TopicPartition], bool]) -> Iterator[_Object]:
+    for info in location.store.list():
         key = keys.recognise(info.key)
-        if key is None or key.segment_id is None or key.offset is None or key.kind.is_local is not local:
+        if key is None or key.segment_id is None or key.offset is None or key.kind.is_local is not location.is_local:
             continue
         if is_wanted((key.partition.topic, key.partition.partition)):
             yield key.partition, key.segment_id, key.kind, info.size, info.modified
 
 
 def _largest_of(
-    store: ObjectStore, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool], number: int, *, local: bool
+    location: RemoteLocation, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool], number: int
 ) -> int:
     """Return the largest `sample_order` of the `number` segments that are first in it."""
     first: list[int] = []
-    for _, segment_id, kind, _, _ in _objects(store, is_wanted, local=local):
+    for _, segment_id, kind, _, _ in _objects(location, is_wanted):
         if kind in _LOGS:
             order = -sample_order(segment_id, asked.now)
             if len(first) < number:

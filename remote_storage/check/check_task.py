@@ -10,8 +10,8 @@ from itertools import islice
 import pyarrow as pa
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.readiness.remote_check import CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
@@ -47,10 +47,9 @@ TO_CHECK = _PARTITIONS.schema
 
 @dataclass(frozen=True)
 class CheckTask:
-    """TO_CHECK rows -> CHECKED rows; `is_local` says that segments lie as LocalTieredStorage lays them."""
+    """TO_CHECK rows -> CHECKED rows."""
 
-    store: ObjectStore
-    is_local: bool
+    location: RemoteLocation
     asked: CheckRequest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,11 +63,11 @@ class CheckTask:
         known, compared = {each.segment_id: each for each in partition.known}, dict(partition.compared)
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:
-            yield from PartitionCheck(self.store, of, self.asked, self.is_local, known, None, compared).checks()
+            yield from PartitionCheck(self.location, of, self.asked, known, None, compared).checks()
         except TiersnapError as error:
             _log.warning("%s: %s", of, error.message)
             yield RemoteCheck(
                 partition.topic, partition.topic_id, partition.partition, "", 0, None, -1, False, 0, 0, 0, 0,
                 self.asked.depth, RemoteVerdict.UNVERIFIED, ComparedWith.NOTHING, error.message, self.asked.now,
-                self.asked.producer_expiration, self.store.uri,
+                self.asked.producer_expiration, self.location.store.uri,
             )  # fmt: skip

@@ -33,6 +33,7 @@ from tiersnap.remote_storage.inventory.remote_segment import (
 )
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -57,17 +58,15 @@ class PartitionCheck:
     """The check of one partition.
 
     Attributes:
-        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         known: what was found out before of the partition, by segment id; checks of another place say nothing.
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
     """
 
-    store: ObjectStore
+    location: RemoteLocation
     partition: TopicIdPartition
     asked: CheckRequest
-    local: bool
     known: Mapping[str, RemoteCheck] = field(default_factory=dict)
     compare_locally: CompareLocally | None = None
     compared: Mapping[int, int] = field(default_factory=dict)
@@ -77,7 +76,7 @@ class PartitionCheck:
     _lineage: LeaderEpochs = ()
 
     def __post_init__(self) -> None:
-        self.known = {key: each for key, each in self.known.items() if each.remote == self.store.uri}
+        self.known = {key: each for key, each in self.known.items() if each.remote == self.location.store.uri}
 
     def checks(self) -> Iterator[RemoteCheck]:
         """Give what was found out, a row a segment, in ascending base offset; then offsets that no segment holds.
@@ -91,17 +90,17 @@ class PartitionCheck:
         """Return whether remote storage begins behind a segment now, or the whole partition is gone; one request."""
         if not found.segment_id:
             return False
-        listed = self.store.list(keys.partition_segments(self.partition, local=self.local))
+        listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
         parsed = (keys.recognise(info.key) for info in listed)
         first = next((each.offset for each in parsed if each is not None and each.offset is not None), None)
         return first is None or first > found.base_offset
 
     def _checks(self) -> Iterator[RemoteCheck]:
-        self._listed, changed, record = list_attempts(self.store, self.partition, local=self.local)
+        self._listed, changed, record = list_attempts(self.location, self.partition)
         self._claimed = frozenset(changed)
         due = [each for each in self._listed if self._is_due(each)]
         self.skipped = len(self._listed) - len(due)
-        waves = in_waves(partial(read_segment, self.store), self._to_read(due))
+        waves = in_waves(partial(read_segment, self.location.store), self._to_read(due))
         read = {each.segment_id: each for wave in waves for each in wave}
         complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
         problems = self._find_lineage(complete)
@@ -154,7 +153,7 @@ class PartitionCheck:
         while left := [each for each in complete if each.segment_id not in problems]:
             copy = newest(left)
             try:
-                self._lineage = read_lineage(self.store, copy)
+                self._lineage = read_lineage(self.location.store, copy)
                 break
             except (CorruptDataError, ObjectNotFoundError) as error:
                 problems[copy.segment_id] = error.message
@@ -182,7 +181,7 @@ class PartitionCheck:
         self, found: Iterable[IncompleteSegment], covered: Sequence[Interval], expired_to: int
     ) -> Iterator[RemoteCheck]:
         begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-        now = self.store.now() if found else 0
+        now = self.location.store.now() if found else 0
         for each in found:
             is_last = each.start_offset >= end
             is_covered = any(start <= each.start_offset < stop for start, stop in covered)
@@ -215,8 +214,8 @@ class PartitionCheck:
         own = [each for each in complete if each.segment_id in wanted and self._is_of_log(each)]
         readable = [each for each in own if not each.is_encrypted]
         compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
-        told = ToldLocally() if compare is None else compare(self.store, readable)
-        check = WholeSegmentCheck(self.store, self.asked, self._claimed, self.compared, told, self._is_of_log)
+        told = ToldLocally() if compare is None else compare(self.location.store, readable)
+        check = WholeSegmentCheck(self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log)
         ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
         for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
             for attempt, copy, data in wave:
@@ -260,5 +259,5 @@ class PartitionCheck:
             of.topic, of.topic_id or "", of.partition, segment_id, start, end, epoch, is_of_log,
             len(self._listed), self._listed_from, size, at,
             asked.depth, told.verdict, told.compared_with, told.reason, asked.now,
-            asked.producer_expiration, self.store.uri,
+            asked.producer_expiration, self.location.store.uri,
         )  # fmt: skip

@@ -14,7 +14,6 @@ from tiersnap.remote_storage.cluster.client import Cluster, leaders_of
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, mandatory, segments_by_id
 from tiersnap.remote_storage.layouts.layout import StoredState
-from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -86,22 +85,22 @@ def find_missing(known: Known, ask: Callable[[], Known], ours: Collection[str], 
     Raises:
         TransientError: brokers or the store do not answer.
     """
-    store, local, partitions = location.store, location.is_local, list(known)
-    there = in_parallel(partial(segments_by_id, store, local=local), partitions)
-    missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=local))
+    partitions, uri = list(known), location.store.uri
+    there = in_parallel(partial(segments_by_id, location), partitions)
+    missing = dict(_missing(known, dict(zip(partitions, there, strict=True)), local=location.is_local))
     if missing:
         # Brokers may have deleted some since: they publish that before they delete an object.
         still = {each for segments in ask().values() for each in segments}
         missing = {each: lacking for each, lacking in missing.items() if each in still}
-    _log.debug("%d segments are missing in %s", len(missing), store.uri)
+    _log.debug("%d segments are missing in %s", len(missing), uri)
     found = worst_first(MissingSegment(each, each.id.segment_id in ours, lacking) for each, lacking in missing.items())
     elsewhere = _other_layout(location, found[0].metadata) if found else None
-    return Missing(store.uri, sum(map(len, known.values())), tuple(found), elsewhere)
+    return Missing(uri, sum(map(len, known.values())), tuple(found), elsewhere)
 
 
 def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -> str | None:
-    others = (open_layout(name) for name in LAYOUTS if name != location.layout.name)
-    return next((each.name for each in others if each.inspect(location.store, segment) is StoredState.COMPLETE), None)
+    other = location.in_other_layout.layout
+    return other.name if other.inspect(location.store, segment) is StoredState.COMPLETE else None
 
 
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:

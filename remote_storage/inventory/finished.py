@@ -69,8 +69,7 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     Raises:
         CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    store, local = location.store, location.is_local
-    inventory = list_remote_partition(store, partition, local=local)
+    inventory = list_remote_partition(location, partition)
     gone = {left.segment_id for left in inventory.superseded}
     for copy in inventory.uncounted:
         _log.warning(
@@ -78,20 +77,20 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
         )
 
     def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
-        if copy.segment_id in gone or not _is_settled(store, inventory, copy, local=local):
+        if copy.segment_id in gone or not _is_settled(location, inventory, copy):
             return None
-        moment = largest_timestamp(store, copy)
+        moment = largest_timestamp(location.store, copy)
         return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
 
     return [found for found in in_parallel(finished, inventory.segments) if found is not None]
 
 
-def _is_settled(store: ObjectStore, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool) -> bool:
+def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:
     segment = copy.claimed_as
     if segment not in inventory.claimed:
         return True
     try:
-        claim = copy.claim or read_claim(store, segment)
+        claim = copy.claim or read_claim(location.store, segment)
     except CorruptDataError as error:
         _log.warning("copy left out: segment=%s because=%s", segment, error.message)
         return False
@@ -99,7 +98,7 @@ def _is_settled(store: ObjectStore, inventory: RemoteInventory, copy: RemoteSegm
     if claim is None or not named or claim.finished == copy.segment_id:
         return True
     # Of a copy in the other layout readers of this one know nothing.
-    if claim.finished and complete_in_other_layout(store, inventory.partition, {claim.finished}, local=local):
+    if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
         return True
     _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
     return False

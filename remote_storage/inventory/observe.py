@@ -28,7 +28,6 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
@@ -63,20 +62,20 @@ class Observe:
         return EncryptionLook(self.location.store)
 
     def __call__(self, partition: Partition) -> RemoteListing:
-        store, local = self.location.store, self.location.is_local
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
-        found = list_remote_partition(store, name, local=local, local_start=local_start, known=self.known(name))
+        found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
-        lost = find_lost(store, found, segments, partition.leader_epochs or (), known, local=local)
+        lost = find_lost(self.location, found, segments, partition.leader_epochs or (), known)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
         copies += [_listed(each, is_done=False) for each in found.uncounted]
         copies += lost
-        shown = self._encryption.of_found(found) if segments and self.refuses_plaintext and not local else None
+        is_asked = segments and self.refuses_plaintext and not self.location.is_local
+        shown = self._encryption.of_found(found) if is_asked else None
         copies += [
             ListedCopy(
                 left.segment_id, left.start_offset, left.start_offset + 1, written_at=left.written_at, is_brokers=True
@@ -120,13 +119,11 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 
 def find_lost(
-    store: ObjectStore,
+    location: RemoteLocation,
     found: RemoteInventory,
     segments: Iterable[Interval],
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
-    *,
-    local: bool,
 ) -> Iterator[ListedCopy]:
     """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
 
@@ -137,7 +134,6 @@ def find_lost(
         lineage: (epoch, start offset) of the local log, ascending.
         known_to_brokers: ids of the segments that the cluster's records name, which are left alone; None where no
             cluster was asked.
-        local: the layout is that of LocalTieredStorage.
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
@@ -154,14 +150,14 @@ def find_lost(
             continue
         claim = None
         with suppress(CorruptDataError):
-            claim = read_claim(store, claimed)
+            claim = read_claim(location.store, claimed)
         ids = frozenset() if claim is None else _named(claim)
         if claim is None or ids & whole:
             continue
         is_lost = claim.finished is None or first < base or bool(ids & left)
         if known_to_brokers is not None:
             is_lost = not any(each in known_to_brokers for each in ids)
-        if is_lost and not complete_in_other_layout(store, found.partition, ids, local=local):
+        if is_lost and not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -71,8 +72,8 @@ def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> P
     attempts: list[SegmentObjects] = []
     claims: dict[ClaimedSegment, ObjectInfo] = {}
     if partition.topic_id is not None:
-        for is_local in (False, True):
-            attempts += list_segments(store, partition, local=is_local)
+        for location in in_each_layout(store):
+            attempts += list_segments(location, partition)
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}

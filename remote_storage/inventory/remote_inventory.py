@@ -18,6 +18,7 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
@@ -75,10 +76,9 @@ class RemoteInventory:
 
 
 def list_remote_partition(
-    store: ObjectStore,
+    location: RemoteLocation,
     partition: TopicIdPartition,
     *,
-    local: bool,
     local_start: int = 0,
     since: int | None = None,
     known: KnownManifests | None = None,
@@ -86,7 +86,6 @@ def list_remote_partition(
     """List the remote inventory of a partition, without segments that `tiersnap expire` has begun to delete.
 
     Args:
-        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         local_start: base offset of the first local segment; of segments that end there or below few are looked into.
         since: ms; of those, all are looked into that may have a record as late as that.
         known: manifests of the partition that were read before; they are taken from the store where nobody gives them.
@@ -94,7 +93,8 @@ def list_remote_partition(
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    listed, changed, record = list_attempts(store, partition, local=local)
+    store = location.store
+    listed, changed, record = list_attempts(location, partition)
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     read = partial(read_segment, store, known=known)
@@ -105,7 +105,7 @@ def list_remote_partition(
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     segments = [claims.told(each) for each in found]
-    alone = _alone(store, partition, segments, local=local)
+    alone = _alone(location, partition, segments)
     incomplete += [
         IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
         for each in segments
@@ -125,17 +125,17 @@ def list_remote_partition(
 
 
 def list_attempts(
-    store: ObjectStore, partition: TopicIdPartition, *, local: bool
+    location: RemoteLocation, partition: TopicIdPartition
 ) -> tuple[list[SegmentObjects], dict[ClaimedSegment, int], ExpireRecord]:
     """List what may be segments, when each claim was last written (ms), and what `tiersnap expire` deletes.
 
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
-    changed, beside = list_beside_claims(store, partition)
-    record = read_record(store, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
+    changed, beside = list_beside_claims(location.store, partition)
+    record = read_record(location.store, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
     going = {each.segment_id for each in record.deleting}
-    listed = [each for each in list_segments(store, partition, local=local) if each.segment_id not in going]
+    listed = [each for each in list_segments(location, partition) if each.segment_id not in going]
     return listed, changed, record
 
 
@@ -143,13 +143,11 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
     return segment.start_offset, segment.segment_id
 
 
-def _alone(
-    store: ObjectStore, partition: TopicIdPartition, segments: Sequence[RemoteSegment], *, local: bool
-) -> dict[str, str]:
+def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
     """Return why complete segments of ours do not count, by segment id: an attempt without a copy has their claim."""
     whole = {each.segment_id for each in segments}
     absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
-    absent -= complete_in_other_layout(store, partition, absent, local=local)
+    absent -= complete_in_other_layout(location, partition, absent)
     alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
     return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
 

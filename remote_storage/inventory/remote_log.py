@@ -55,9 +55,8 @@ class RemoteLog:
     @classmethod
     def listed(cls, location: RemoteLocation, partition: Partition, offset: int, *, since: int | None) -> RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
-        store, local = location.store, location.is_local
         local_start = 0 if since is None else offset
-        found = list_remote_partition(store, name_of(partition), local=local, local_start=local_start, since=since)
+        found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
         own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
 
 _AIVEN = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 _LOCAL = tuple(kind for kind in KeyKind if kind.is_local and kind is not KeyKind.LOCAL_TRANSACTION_INDEX)
@@ -60,15 +61,15 @@ class SegmentObjects:
         return tuple(self.objects[kind].key for kind in reversed(order))
 
 
-def list_segments(store: ObjectStore, partition: TopicIdPartition, *, local: bool) -> tuple[SegmentObjects, ...]:
+def list_segments(location: RemoteLocation, partition: TopicIdPartition) -> tuple[SegmentObjects, ...]:
     """List the segments of a partition in one layout, in ascending start offset, then segment id."""
-    listed = store.list(keys.partition_segments(partition, local=local))
-    return group(listed, local=local).get(partition, ())
+    listed = location.store.list(keys.partition_segments(partition, local=location.is_local))
+    return group(listed, local=location.is_local).get(partition, ())
 
 
-def segments_by_id(store: ObjectStore, partition: TopicIdPartition, *, local: bool) -> dict[str, SegmentObjects]:
+def segments_by_id(location: RemoteLocation, partition: TopicIdPartition) -> dict[str, SegmentObjects]:
     """List the segments of a partition in one layout, by segment id; in the order of `list_segments`."""
-    return {each.segment_id: each for each in list_segments(store, partition, local=local)}
+    return {each.segment_id: each for each in list_segments(location, partition)}
 
 
 def group(listed: Iterable[ObjectInfo], *, local: bool) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:

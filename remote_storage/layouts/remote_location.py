@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
@@ -21,6 +22,22 @@ class RemoteLocation:
         """Return whether segments lie as LocalTieredStorage lays them."""
         return self.layout.is_local
 
+    @property
+    def in_other_layout(self) -> RemoteLocation:
+        """Return the store as the plugin of the other layout reads it."""
+        (other,) = LAYOUTS.keys() - {self.layout.name}
+        return replace(self, layout=LAYOUTS[other]())
+
     def log_uri(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Return where the segment file lies, for messages."""
         return self.store.uri + self.layout.log_key(metadata)
+
+
+def open_location(store: ObjectStore, layout: str) -> RemoteLocation:
+    """Return a store in the layout of this name. Raises UsageError: there is none."""
+    return RemoteLocation(store, open_layout(layout))
+
+
+def in_each_layout(store: ObjectStore) -> tuple[RemoteLocation, ...]:
+    """Return a store as each plugin reads it."""
+    return tuple(RemoteLocation(store, layout()) for layout in LAYOUTS.values())

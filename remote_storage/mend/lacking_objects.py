@@ -122,7 +122,7 @@ def put_lacking(
 
 
 def _look_again(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> None:
-    listed = segments_by_id(location.store, record.id.topic_id_partition, local=location.is_local)
+    listed = segments_by_id(location, record.id.topic_id_partition)
     there = listed.get(record.id.segment_id)
     found = None if there is None else read_segment(location.store, there)
     if not isinstance(found, RemoteSegment):

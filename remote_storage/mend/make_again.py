@@ -62,7 +62,7 @@ class RemoteLogs:
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
-        check = PartitionCheck(self.store, partition, asked, self.location.is_local, compare_locally=compare)
+        check = PartitionCheck(self.location, partition, asked, compare_locally=compare)
         return {
             each.segment_id: each.reason for each in check.checks() if each.segment_id and not each.verdict.is_sound
         }
@@ -77,7 +77,7 @@ class RemoteLogs:
             records: of those that may be asked for.
             wrong: ids of segments whose snapshots are not believed.
         """
-        listed = segments_by_id(self.store, partition, local=self.location.is_local)
+        listed = segments_by_id(self.location, partition)
         local = self.local.of(partition)
         whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
         found = in_parallel(partial(read_segment, self.store), whole)

@@ -195,7 +195,7 @@ class MendTier:
         index = cache.index(partition)
         job = DeleteUnread(self.metadata_topic, self.reader, logs, logs.rules.now)
         ids = [each.id.segment_id for each in unread(index)]
-        there = complete_segments(logs.store, partition, ids, local=logs.location.is_local) if ids else set()
+        there = complete_segments(logs.location, partition, ids) if ids else set()
         deleting = list(cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED))
         for segment in may_be_deleted(index, deleting, set(there).difference(wrong)):
             planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)

@@ -62,7 +62,7 @@ def plan_mending(
     shown: dict[TopicIdPartition, Shown | None] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
         shown[partition] = None if look is None else look.of_partition(partition)
-        attempts |= segments_by_id(source.store, partition, local=source.is_local)
+        attempts |= segments_by_id(source, partition)
     return [
         _planned(
             source.store,

@@ -66,7 +66,7 @@ class ReplaceUnmanaged:
         location = self.logs.location
         if not wrong:
             return []
-        there = list_remote_partition(location.store, partition, local=location.is_local)
+        there = list_remote_partition(location, partition)
         listed: list[RemoteSegment | IncompleteSegment] = [
             *(each for each in there.leftovers if not _is_attempt(each)),
             *there.segments,

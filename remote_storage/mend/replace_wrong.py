@@ -168,7 +168,7 @@ class ReplaceWrong:
         return plan
 
     def _complete(self, partition: TopicIdPartition, ids: Collection[str]) -> Collection[str]:
-        return complete_segments(self.logs.store, partition, ids, local=self.logs.location.is_local)
+        return complete_segments(self.logs.location, partition, ids)
 
     def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> Mending:
         record = mending.metadata

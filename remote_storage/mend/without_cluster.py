@@ -70,7 +70,7 @@ class UnmanagedTier:
 
     def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
         store = self.logs.store
-        found = list_remote_partition(store, partition, local=self.logs.location.is_local)
+        found = list_remote_partition(self.logs.location, partition)
         left = [(each, each.objects) for each in found.leftovers if _counts(each)]
         local = self.logs.local.of(partition)
         lineage = lineage_of(store, found.segments) if left else ()

@@ -125,8 +125,7 @@ class Publish:
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
-        local = self.location.is_local
-        whole = complete_segments(self.location.store, partition, segment_ids, local=local)
+        whole = complete_segments(self.location, partition, segment_ids)
         if len(whole) == len(segment_ids):
             return whole
         finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}

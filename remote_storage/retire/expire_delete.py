@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
@@ -135,8 +136,8 @@ def carry_out(store: ObjectStore, plan: ExpirePlan) -> ExpireOutcome:
         if plan.action is ExpireAction.DELETE:
             for each in delete_expired(store, plan):
                 deleted.append(each)  # noqa: PERF402 - those before an error count
-        for local in (False, True) if plan.leftovers else ():
-            found = list_remote_partition(store, plan.partition, local=local)
+        for location in in_each_layout(store) if plan.leftovers else ():
+            found = list_remote_partition(location, plan.partition)
             swept += sweep_partition(store, found, plan.expired)
     except TiersnapError as error:
         return ExpireOutcome(plan, deleted, error, swept)

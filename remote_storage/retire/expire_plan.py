@@ -21,6 +21,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
 )
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
@@ -143,8 +144,9 @@ def _leftovers(store: ObjectStore, stored: PartitionObjects, gone: ExpiredOffset
     }
     return tuple(
         key
-        for local in sorted(doubtful)
-        for each in old_leftovers(store, list_remote_partition(store, stored.partition, local=local), gone)
+        for location in in_each_layout(store)
+        if location.is_local in doubtful
+        for each in old_leftovers(store, list_remote_partition(location, stored.partition), gone)
         for key in each.keys
     )
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
 
@@ -39,10 +39,9 @@ LEFT, SWEPT = _LEFT_ROWS.schema, _SWEPT_ROWS.schema
 
 @dataclass(frozen=True)
 class SweepTask:
-    """LEFT rows -> SWEPT rows; `is_local` says that copies lie as LocalTieredStorage lays them."""
+    """LEFT rows -> SWEPT rows."""
 
-    store: ObjectStore
-    is_local: bool
+    location: RemoteLocation
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sweep one partition after the other."""
@@ -52,8 +51,8 @@ class SweepTask:
     def _sweep(self, left: SweepablePartition) -> SweptPartition:
         name = str(left.partition)
         try:
-            found = list_remote_partition(self.store, left.partition, local=self.is_local, local_start=left.local_start)
-            swept = sweep_partition(self.store, found)
+            found = list_remote_partition(self.location, left.partition, local_start=left.local_start)
+            swept = sweep_partition(self.location.store, found)
         except TiersnapError as error:
             return SweptPartition(name, 0, error.message)
         failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None

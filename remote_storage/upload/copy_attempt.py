@@ -190,7 +190,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     check_not_expired(segment, inventory)
     is_whole = claimed.finished in job.replaced.union(copy.segment_id for copy in inventory.segments)
     if not is_whole:
-        check_layout(job.store, claimed, job.location.layout.name, local=job.location.is_local)
+        check_layout(job.location, claimed)
     return claims.reopen(job.store, claimed, new, is_whole=is_whole)
 
 

@@ -111,9 +111,7 @@ class TierJob:
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
-        found = list_remote_partition(
-            self.store, self.partition, local=self.location.is_local, local_start=local_start, known=self.known
-        )
+        found = list_remote_partition(self.location, self.partition, local_start=local_start, known=self.known)
         return replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.replaced))
 
     def new_attempt(self) -> Attempt:

@@ -25,6 +25,7 @@ from tiersnap.remote_storage.cluster.cluster_records import read_published
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.restore.published import as_published, read_copies
 from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
@@ -76,7 +77,7 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         partition = TopicIdPartition(TOPIC, topic_id(broker, TOPIC), 0)
         store, cluster = DirectoryStore(tier.directory), Cluster(broker.bootstrap)
         published = read_published(cluster, [partition])[partition]
-        inventory = list_remote_partition(store, partition, local=True)
+        inventory = list_remote_partition(open_location(store, "local-tiered-storage"), partition)
         assert tuple(copy.start_offset for copy in inventory.segments) == closed
         assert {copy.segment_id for copy in inventory.segments} == published.keys()
         assert {each.state for each in published.values()} == {SegmentState.COPY_SEGMENT_FINISHED}

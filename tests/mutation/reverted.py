@@ -56,8 +56,8 @@ REVERTED = (
     Danger(
         "remote_storage/retire/expire_delete.py",
         "expire leaves what ended attempts left",
-        "        for local in (False, True) if plan.leftovers else ():",
-        "        for local in ():",
+        "        for location in in_each_layout(store) if plan.leftovers else ():",
+        "        for location in ():",
     ),
     Danger(
         "remote_storage/retire/expire_plan.py",

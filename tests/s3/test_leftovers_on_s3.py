@@ -73,7 +73,7 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
     assert (process.returncode, stalled.hits > 0) == (143, True), said
     assert "Traceback" not in said
     store = S3Store(bucket, "", settings_for(proxy.url))
-    found = list_remote_partition(store, PARTITION, local=False)
+    found = list_remote_partition(aiven(store), PARTITION)
     assert (found.segments, found.leftovers) == ((), ())
     claimed = list(list_claims(store, PARTITION))
     assert claimed

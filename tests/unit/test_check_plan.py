@@ -14,6 +14,7 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.check.check_plan import plan_check
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
@@ -67,15 +68,15 @@ def fixture_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_check_needs_no_more_than_its_plan(
     roots: dict[str, Path], layout: str, depth: CheckDepth, expiration: int | None
 ) -> None:
-    store, local = CountingStore(roots[layout]), layout != "aiven"
+    store = CountingStore(roots[layout])
     now = max(each.modified for each in store.list()) + DAY
     store.given.clear()
-    plan = plan_check(store, CheckRequest(depth, now, expiration), lambda _: True, local=local)
+    plan = plan_check(open_location(store, layout), CheckRequest(depth, now, expiration), lambda _: True)
     assert store.given == [0], "one listing"
     store.given.clear()
     for partition in plan.partitions:
-        assert list(PartitionCheck(store, partition, plan.request, plan.local).checks())
+        assert list(PartitionCheck(plan.location, partition, plan.request).checks())
     requests, size = len(store.given), sum(store.given)
     assert requests <= plan.most_requests <= requests * 1.3
     assert size <= plan.most_bytes
-    assert local or plan.most_bytes <= size * 1.3, "nobody knows before how long the ends of logs are"
+    assert plan.location.is_local or plan.most_bytes <= size * 1.3, "nobody knows before how long the ends of logs are"

@@ -12,6 +12,7 @@ import pytest
 
 from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
+from tests.reference.tiered import aiven
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -25,7 +26,7 @@ ASKED = CheckRequest(CheckDepth.SNAPSHOTS, parse_time("2026-11-21T12:45:00Z"), 8
 
 def checked(at: Path, schedule: Mapping[int, Fault] = MappingProxyType({}), **told: Any) -> list[dict[str, Any]]:
     row = {"topic": "churn", "topic_id": TOPIC_ID, "partition": 0, "known": None, "compared": None} | told
-    task = CheckTask(FlakyStore(DirectoryStore(at), schedule), False, ASKED)
+    task = CheckTask(aiven(FlakyStore(DirectoryStore(at), schedule)), ASKED)
     batches = task([pa.RecordBatch.from_pylist([row], schema=TO_CHECK)])
     return [each for batch in batches for each in batch.to_pylist()]
 

@@ -17,7 +17,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
@@ -59,9 +59,10 @@ def write(log_dir: Path, segments: dict[int, list[bytes]], leader_epochs: list[t
 
 def tiered(folder: Path, remote: Path, name: str) -> tuple[list[dict], list[int]]:
     """The rows of tiering all closed segments, and the base offsets of the copies that are then visible."""
-    store, layout = DirectoryStore(remote), LAYOUTS[name]
-    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, planned(folder), ME))
-    found = list_remote_partition(store, PARTITION, local=name != "aiven")
+    store = DirectoryStore(remote)
+    location = RemoteLocation(store, LAYOUTS[name])
+    rows = rows_of(tier_partition(location, PARTITION, planned(folder), ME))
+    found = list_remote_partition(location, PARTITION)
     assert found.leftovers == ()
     assert list(store.unfinished_uploads()) == []
     return rows, [copy.start_offset for copy in found.segments]
@@ -94,15 +95,16 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     epochs, checkpoint, (offset, written, told) = CONTRADICTING[case]
     folder = three_segments(tmp_path / "logs", epochs, checkpoint)
     segments = [segment for segment in planned(folder) if segment.next_base_offset > checkpoint[0][1]]
-    store, layout = DirectoryStore(tmp_path / "remote"), LAYOUTS[name]
-    rows = rows_of(tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME))
+    store = DirectoryStore(tmp_path / "remote")
+    location = RemoteLocation(store, LAYOUTS[name])
+    rows = rows_of(tier_partition(location, PARTITION, segments, ME))
     base = offset // 10 * 10
     last = rows[-1]
     assert (last["start_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
     for words in (f"offset {offset} ", f"under leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
     assert "leader-epoch-checkpoint of the replica whose log this is" in last["hint"]
-    copies = list_remote_partition(store, PARTITION, local=name != "aiven").segments
+    copies = list_remote_partition(location, PARTITION).segments
     assert [copy.start_offset for copy in copies] == list(range(checkpoint[0][1], base, 10))
     assert not [info.key for info in store.list() if f"{base:020d}-" in info.key and "claims/" not in info.key]
     assert list(store.unfinished_uploads()) == []
@@ -211,7 +213,7 @@ def test_once_the_right_checkpoint_is_there_the_rest_is_tiered_under_its_epochs(
     (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 10\n")
     ran = tiersnap("tier", tmp_path / "logs", *words)
     assert ran.exit_code == 0, ran.err
-    found = list_remote_partition(DirectoryStore(tmp_path / "remote"), PARTITION, local_start=0, local=False).segments
+    found = list_remote_partition(aiven(DirectoryStore(tmp_path / "remote")), PARTITION, local_start=0).segments
     assert [copy.leader_epochs for copy in found] == [((0, 0),), ((3, 10),), ((3, 20),)]
 
 

@@ -297,7 +297,7 @@ def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there
     with pytest.raises(Crash):
         list(delete_expired(flaky, plan(archive, log_start_offset=10)))
     assert [each.missing for each in list_partition_objects(archive, PARTITION).attempts] == [()] * 3
-    found = list_remote_partition(archive, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    found = list_remote_partition(RemoteLocation(archive, layout), PARTITION)
     assert [copy.start_offset for copy in found.segments] == [10]
     assert (found.leftovers, found.expired_to) == ((), 10)
 

@@ -182,8 +182,7 @@ def test_a_manifest_of_somebody_that_says_no_timestamp_is_not_believed(store, fo
 
 def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store, layout, folder):
     tier(folder, store, layout=layout, bases={5})
-    local = layout.name != "aiven"
-    (found,) = list_remote_partition(store, PARTITION, local=local).segments
+    (found,) = list_remote_partition(RemoteLocation(store, layout), PARTITION).segments
     logs = {kind: info for kind, info in found.objects.objects.items() if kind.suffix == ".log"}
     bare = replace(found.objects, objects=logs)
     told = [replace(found, objects=bare, metadata=replace(found.metadata, max_timestamp=told)) for told in (-1, 0, 1)]

@@ -52,7 +52,7 @@ def store(tmp_path) -> ReadingStore:
 def listed(store: ReadingStore, known: KnownManifests | None = None) -> tuple[RemoteInventory, list[str]]:
     """The inventory, and the manifests that were read for it."""
     store.reads.clear()
-    found = list_remote_partition(store, PARTITION, local=False, known=known)
+    found = list_remote_partition(aiven(store), PARTITION, known=known)
     return found, [key for key in store.reads if key.endswith(".rsm-manifest")]
 
 
@@ -99,7 +99,7 @@ def test_save_forgets_segments_that_are_gone(store):
     gone = store.delete([key for key in store.objects if f"/{BASES[0]:020d}-" in key and "claims" not in key])
     assert not gone
     known = KnownManifests(store, PARTITION)
-    list_remote_partition(store, PARTITION, local=False, known=known)
+    list_remote_partition(aiven(store), PARTITION, known=known)
     known.add("A" * 22, '"new"', store.objects[manifests(store)[0]].data)
     known.save()
     assert store.objects[KNOWN].data.count(b'"segmentId"') == 3

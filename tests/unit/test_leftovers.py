@@ -16,13 +16,12 @@ from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import write_partition
 from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
-from tests.reference.tiered import age, rows_of
+from tests.reference.tiered import age, aiven, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
@@ -63,13 +62,13 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
-    tiers = HostTier(RemoteLocation(store, LAYOUT), ReplayOptions(), Tierer(run_id, NOW, wait=0), apply=True)
+    tiers = HostTier(aiven(store), ReplayOptions(), Tierer(run_id, NOW, wait=0), apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
 
 def present(store: ObjectStore) -> RemoteInventory:
-    return list_remote_partition(store, PARTITION, local=False)
+    return list_remote_partition(aiven(store), PARTITION)
 
 
 def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
@@ -99,21 +98,17 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
     done = run(store, source, "run-3")
     assert (done.errors, done.leftovers_removed, done.events) == ([], 1, [])
     assert store.head(key) is None
-    assert [copy.start_offset for copy in list_remote_partition(store, ORDERS, local=False).segments] == [
-        0,
-        10,
-        20,
-    ]
+    assert [copy.start_offset for copy in list_remote_partition(aiven(store), ORDERS).segments] == [0, 10, 20]
 
 
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
     segments = planned(write_log(tmp_path / "logs"))
     lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
-    rows_of(tier_partition(RemoteLocation(lying, LAYOUT), PARTITION, segments[:1], me))
+    rows_of(tier_partition(aiven(lying), PARTITION, segments[:1], me))
     lying.deliver()
     ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
     age(store, key, age_ms)
-    rows = rows_of(tier_partition(RemoteLocation(store, LAYOUT), PARTITION, segments, me))
+    rows = rows_of(tier_partition(aiven(store), PARTITION, segments, me))
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert present(store).leftovers == ()
 
@@ -124,7 +119,7 @@ def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: 
     left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
     batch = pa.RecordBatch.from_pylist([left], schema=LEFT)
     for each, expected in ((refused, (0, True)), (store, (1, False))):
-        (done,) = SweepTask(each, is_local=False)(iter([batch]))
+        (done,) = SweepTask(aiven(each))(iter([batch]))
         (row,) = done.to_pylist()
         assert (row["objects"], row["failure"] is not None) == expected
     assert store.head(key) is None
@@ -139,7 +134,7 @@ def test_expire_removes_a_late_object_of_an_ended_attempt(
         age(store, info.key, 2 * DAY)
     assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
     assert store.head(key) is None
-    assert len(list_remote_partition(store, ORDERS, local=False).segments) == 3
+    assert len(list_remote_partition(aiven(store), ORDERS).segments) == 3
 
 
 @pytest.mark.parametrize("number", [0, 2])
@@ -164,7 +159,7 @@ def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
     with pytest.raises(Crash):
         flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
-        rows_of(tier_partition(RemoteLocation(flaky, LAYOUT), PARTITION, segments[:1], me))
+        rows_of(tier_partition(aiven(flaky), PARTITION, segments[:1], me))
     (claim,) = list_claims(store, PARTITION)
     return claim
 

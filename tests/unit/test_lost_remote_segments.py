@@ -86,7 +86,7 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     lose(store, offset, kind)
     done = run(store, source, "run-2", layout)
     assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
-    found = list_remote_partition(store, ORDERS, local=name != "aiven")
+    found = list_remote_partition(RemoteLocation(store, layout), ORDERS)
     assert ([copy.start_offset for copy in found.segments], found.leftovers) == ([0, 10, 20], ())
     assert run(store, source, "run-3", layout).events == []
 

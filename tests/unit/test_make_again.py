@@ -72,7 +72,7 @@ class Tier:
         self.before = self.contents()
 
     def complete(self) -> Iterator[RemoteSegment]:
-        listed = list_segments(self.store, self.partition, local=self.layout.is_local)
+        listed = list_segments(self.location, self.partition)
         found = (read_segment(self.store, each) for each in listed)
         return (each for each in found if isinstance(each, RemoteSegment))
 
@@ -100,9 +100,8 @@ class Tier:
         if log is not None:
             (partition,) = open_log_dir(str(log)).partitions()
             local[partition.topic, partition.partition] = LocalLog(LOCAL, partition, Beginnings())
-        logs = RemoteLogs(
-            RemoteLocation(store or self.store, self.layout), MendRules(Expiry(None, NOW), DAY), LocalLogs(local), {}
-        )
+        location = replace(self.location, store=store or self.store)
+        logs = RemoteLogs(location, MendRules(Expiry(None, NOW), DAY), LocalLogs(local), {})
 
         def known_still(record: RemoteLogSegmentMetadata) -> None:
             check_known(self.read, record)
@@ -350,7 +349,7 @@ def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
         tier.store.put_if_absent(key.replace(first.segment_id, other.segment_id), data)
     tier.lose(1, ".indexes")
     assert outcomes(tier.mend()) == ["MENDED"]
-    sweep_partition(tier.store, list_remote_partition(tier.store, tier.partition, local=False))
+    sweep_partition(tier.store, list_remote_partition(tier.location, tier.partition))
     assert {info.key for info in tier.store.list()}.issuperset(there)
 
 

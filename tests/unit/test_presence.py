@@ -10,7 +10,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
-from tests.reference.tiered import age, rows_of, tier
+from tests.reference.tiered import age, aiven, rows_of, tier
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -69,7 +69,7 @@ class Counted:
 
 
 def look_at(store, layout, **options):
-    return list_remote_partition(store, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
+    return list_remote_partition(RemoteLocation(store, layout), PARTITION, **options)
 
 
 def test_complete_copies_are_told_with_all_that_the_gate_needs(store, layout, folder):
@@ -117,13 +117,13 @@ def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_
     layout = AivenLayout()
     tier(folder, store, layout=layout)
     counted = Counted(store)
-    found = list_remote_partition(counted, PARTITION, local=False, local_start=180)
+    found = list_remote_partition(aiven(counted), PARTITION, local_start=180)
     assert len(counted.named("list")) == 2
     read = sorted(int(key.rpartition("/")[2][:20]) for key in counted.named("get"))
     assert len(read) == len(set(read)) <= 16
     assert read[-1] == 195
     assert {copy.start_offset for copy in found.segments} >= {180, 185, 190, 195}
-    everything = list_remote_partition(Counted(store), PARTITION, local=False)
+    everything = list_remote_partition(aiven(Counted(store)), PARTITION)
     assert len(everything.segments) == 40
 
 

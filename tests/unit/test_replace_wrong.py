@@ -78,8 +78,12 @@ class Brokers:
         """A replica with the whole log, which leads."""
         return self.at.logs.with_name("whole")
 
+    @property
+    def location(self) -> RemoteLocation:
+        return RemoteLocation(self.store, self.layout)
+
     def complete(self) -> Iterator[RemoteSegment]:
-        listed = list_segments(self.store, self.partition, local=self.layout.is_local)
+        listed = list_segments(self.location, self.partition)
         found = (read_segment(self.store, each) for each in listed)
         return (each for each in found if isinstance(each, RemoteSegment))
 
@@ -108,7 +112,7 @@ class Brokers:
     def verdicts(self) -> dict[str, str]:
         """What `verify --depth full` says of the segments that brokers read."""
         asked = CheckRequest(CheckDepth.FULL, NOW, DAY)
-        found = PartitionCheck(self.store, self.partition, asked, self.layout.is_local).checks()
+        found = PartitionCheck(self.location, self.partition, asked).checks()
         read = {each.segment_id for each in self.read()}
         return {each.segment_id: each.verdict for each in found if each.segment_id in read}
 
@@ -125,9 +129,8 @@ class Brokers:
     ) -> list[Mending]:
         asked = cluster or self.cluster
         local = local_logs([str(self.whole)], Selection(), Beginnings(), check_crc=True) if log else LocalLogs()
-        logs = RemoteLogs(
-            RemoteLocation(store or self.store, self.layout), MendRules(Expiry(None, NOW), DAY), local, {}
-        )
+        location = replace(self.location, store=store or self.store)
+        logs = RemoteLogs(location, MendRules(Expiry(None, NOW), DAY), local, {})
         topic = MetadataTopic.of(asked)
         lies = None if source is None else RemoteLocation(source, self.layout)
         request = MendRequest(lies, depth, [str(self.whole)], delete_bad, False, apply)

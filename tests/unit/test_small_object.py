@@ -7,6 +7,7 @@ import pytest
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.left_over import PARTITION, put_snapshots, tier_ours
 from tests.reference.lying_store import LyingStore
+from tests.reference.tiered import aiven
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stored.snapshot_objects import list_manifests
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.unit
 def test_look_reads_a_segments_manifest_again_when_a_byte_flipped(tmp_path):
     store = LyingStore(MemoryStore())
     tier_ours(store, AivenLayout(), tmp_path / "logs")
-    found = list_remote_partition(store, PARTITION, local=False)
+    found = list_remote_partition(aiven(store), PARTITION)
     store.flips |= {info.key: 1 for info in store.list() if info.key.endswith(".rsm-manifest")}
-    assert list_remote_partition(store, PARTITION, local=False) == found
+    assert list_remote_partition(aiven(store), PARTITION) == found
 
 
 def test_list_manifests_calls_it_damage_when_damaged_twice():

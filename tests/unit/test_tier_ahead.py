@@ -10,7 +10,7 @@ import pytest
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.listed_claims import list_claims
 from tests.reference.planned import BASES, PARTITION, planned, write_log
-from tests.reference.tiered import rows_of
+from tests.reference.tiered import aiven, rows_of
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -78,7 +78,7 @@ def run(store, segments) -> list[dict]:
 
 
 def visible(store) -> list[int]:
-    return [each.start_offset for each in list_remote_partition(store, PARTITION, local=False).segments]
+    return [each.start_offset for each in list_remote_partition(aiven(store), PARTITION).segments]
 
 
 def claims_of(store) -> list[tuple[int, bool, bool]]:
@@ -124,7 +124,7 @@ def test_segment_that_fails_before_the_first_is_shown_hides_all_behind(store, se
     ]
     assert [offset for kind, offset in watched.written if kind == "rsm-manifest"] == [CLOSED[0]]
     assert visible(store) == [CLOSED[0]]
-    assert list_remote_partition(store, PARTITION, local=False).leftovers == ()
+    assert list_remote_partition(aiven(store), PARTITION).leftovers == ()
     assert claims_of(store)[:2] == [(CLOSED[0], True, False), (CLOSED[1], False, True)]
     assert [row["error"] for row in run(store, segments)] == [None] * 5
     assert visible(store) == list(CLOSED)
@@ -153,7 +153,7 @@ def test_caller_that_stops_listening_leaves_nothing_begun(store, segments):
     assert next(events).start_offset == CLOSED[0]
     events.close()
     assert visible(store) == [CLOSED[0]]
-    assert list_remote_partition(store, PARTITION, local=False).leftovers == ()
+    assert list_remote_partition(aiven(store), PARTITION).leftovers == ()
 
 
 def test_large_segment_is_sent_alone(store, segments, monkeypatch):

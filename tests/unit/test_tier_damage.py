@@ -20,6 +20,7 @@ from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -116,7 +117,8 @@ def found_by(at: Tier, form: str, depth: CheckDepth, *, has_log: bool = False) -
     local = LocalLog(LOCAL, partition, Beginnings()).compare if has_log else None
     of = TopicIdPartition("orders", TOPIC_ID, 0)
     asked = CheckRequest(depth, NOW, 86_400_000)
-    check = PartitionCheck(DirectoryStore(at.root), of, asked, form == FORMS[2], compare_locally=local)
+    location = open_location(DirectoryStore(at.root), form if form == FORMS[2] else "aiven")
+    check = PartitionCheck(location, of, asked, compare_locally=local)
     verdicts = [each.verdict for each in check.checks()]
     return min((each.value for each in verdicts if not each.is_sound), default=None)
 

@@ -329,7 +329,7 @@ def test_the_claims_of_what_is_tiered_are_not_read_one_by_one(source: Path, tmp_
     store = DirectoryStore(tmp_path / "remote")
     run(host(store, "run-1"), source)
     counted = NoFinish(store)
-    list_remote_partition(counted, ORDERS, local=False)  # type: ignore[arg-type]
+    list_remote_partition(aiven(counted), ORDERS)  # type: ignore[arg-type]
     assert counted.claims_read == 1
 
 

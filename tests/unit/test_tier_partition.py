@@ -86,7 +86,7 @@ def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]
 
 
 def present(store: ObjectStore, layout) -> RemoteInventory:
-    return list_remote_partition(store, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    return list_remote_partition(RemoteLocation(store, layout), PARTITION)
 
 
 def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -> None:

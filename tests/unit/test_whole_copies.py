@@ -12,6 +12,7 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_in_other_layout, complete_segments
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
@@ -43,32 +44,34 @@ def tiered(store: DirectoryStore, tmp_path: Path, name: str) -> list[str]:
 
 def test_of_the_copies_that_are_asked_for_those_are_whole_whose_objects_are_all_there(store, name, tiered):
     damaged, *rest = tiered
-    whole = complete_segments(store, PARTITION, tiered, local=name == LOCAL)
+    location = open_location(store, name)
+    whole = complete_segments(location, PARTITION, tiered)
     store.delete([next(info.key for info in store.list() if damaged in info.key)])
     asked = [damaged, rest[0], new_segment_id()]
-    left = complete_segments(store, PARTITION, asked, local=name == LOCAL)
+    left = complete_segments(location, PARTITION, asked)
     assert (whole, left) == (frozenset(tiered), {rest[0]})
-    assert complete_segments(store, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
+    assert complete_segments(location, OTHER_PARTITION, tiered) == frozenset()
 
 
 def test_only_those_that_are_asked_for_are_looked_into(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert complete_segments(watched, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
+    location = open_location(watched, name)
+    assert complete_segments(location, PARTITION, tiered[:1]) == {tiered[0]}
     one = len(watched.calls)
     watched.calls.clear()
-    assert len(complete_segments(watched, PARTITION, tiered, local=name == LOCAL)) == 3
+    assert len(complete_segments(location, PARTITION, tiered)) == 3
     assert len(watched.calls) - 1 == 3 * (one - 1) > 0
 
 
 def test_a_copy_lies_in_the_other_layout_or_in_this_one_and_never_in_both(store, name, tiered):
-    wrong = name != LOCAL
-    assert complete_in_other_layout(store, PARTITION, tiered, local=wrong) == frozenset(tiered)
-    assert complete_in_other_layout(store, PARTITION, tiered, local=not wrong) == frozenset()
+    (wrong,) = LAYOUTS.keys() - {name}
+    assert complete_in_other_layout(open_location(store, wrong), PARTITION, tiered) == frozenset(tiered)
+    assert complete_in_other_layout(open_location(store, name), PARTITION, tiered) == frozenset()
 
 
 def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert complete_in_other_layout(watched, PARTITION, set(), local=True) == frozenset()
+    assert complete_in_other_layout(open_location(watched, name), PARTITION, set()) == frozenset()
     assert watched.calls == []
 
 
@@ -79,9 +82,9 @@ def finished_claim(store: DirectoryStore, segment_id: str) -> Claim:
 def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_named(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
     claimed = finished_claim(store, tiered[0])
-    check_layout(store, claimed, name, local=name == LOCAL)
+    check_layout(open_location(store, name), claimed)
     with pytest.raises(OtherLayoutError, match=f"in the layout {name}, and this one is {wrong}") as caught:
-        check_layout(store, claimed, wrong, local=wrong == LOCAL)
+        check_layout(open_location(store, wrong), claimed)
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert caught.value.hint.startswith(f"--layout {name};")
 
@@ -89,7 +92,7 @@ def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_nam
 def test_a_claim_that_is_not_finished_and_a_finished_copy_that_is_gone_refuse_nothing(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
     held = claim(store, ClaimedSegment(PARTITION, 5, 0), Attempt(tiered[1], "run-1"))
-    check_layout(store, held, wrong, local=wrong == LOCAL)
+    check_layout(open_location(store, wrong), held)
     claimed = finished_claim(store, tiered[0])
     store.delete([info.key for info in store.list() if tiered[0] in info.key])
-    check_layout(store, claimed, wrong, local=wrong == LOCAL)
+    check_layout(open_location(store, wrong), claimed)
