@@ -178,11 +178,11 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
             return read_by_brokers(cluster, reader, lambda _: True).segments
 
         missing = find_missing(ask(), ask, reader.cache.ours, location)
-    layout = location.layout
+    layout = location.layout.name
     try:
-        return Compared(missing, layout.name, prover.prove(layout).sentence, reader.cache)
+        return Compared(missing, layout, prover.prove(location).sentence, reader.cache)
     except GateError as doubt:
-        return Compared(missing, layout.name, doubt.message, reader.cache, doubt)
+        return Compared(missing, layout, doubt.message, reader.cache, doubt)
 
 
 def as_records(compared: Compared) -> RemoteRecords:

@@ -159,7 +159,7 @@ def mend(
     request = MendRequest(source, checked, log_dirs, delete_bad, allow_plaintext, apply)
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
-        known, prove = ask(), partial(prover.prove, target.layout)
+        known, prove = ask(), partial(prover.prove, target)
         of, tierer = replace(logs(target), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
         mending = MendTier(
             cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done

@@ -188,14 +188,14 @@ def publish(
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
-    layout = location.layout
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
     if not finished.segments and not finished.damaged:
+        layout = location.layout.name
         raise SourceNotFoundError(
-            f"{place.remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
+            f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    job = Publish(cluster, metadata_topic, location, partial(prover.prove, layout), log_dirs, broker_id)
+    job = Publish(cluster, metadata_topic, location, partial(prover.prove, location), log_dirs, broker_id)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.layouts.layout import Layout, StoredState
+from tiersnap.remote_storage.layouts.layout import StoredState
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
@@ -39,16 +39,18 @@ def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
 
 @dataclass
 class Looked:
-    """The segments that were looked for in a store, newest first."""
+    """The segments that were looked for at a location, newest first."""
 
+    location: RemoteLocation  # where one was found, else the first that was looked at
     found: RemoteLogSegmentMetadata | None = None  # the first segment of which an object is there
     # segments before it of which none is, and that no broker is deleting
     missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
-    def evidence(self, location: RemoteLocation) -> Evidence:
+    @property
+    def evidence(self) -> Evidence:
         """Return what this says of the place."""
         kind = EvidenceKind.BROKER_SEGMENT
-        keys = ", ".join(map(location.log_uri, self.missing))
+        keys = ", ".join(map(self.location.log_uri, self.missing))
         if self.found is None and self.missing:
             return Evidence(
                 kind,
@@ -62,21 +64,20 @@ class Looked:
             return Evidence(
                 kind, EvidenceOutcome.SILENT, f"{told}: objects were lost, or brokers have another place since"
             )
-        key, when = location.log_uri(self.found), _utc(self.found.event_timestamp)
+        key, when = self.location.log_uri(self.found), _utc(self.found.event_timestamp)
         return Evidence(kind, EvidenceOutcome.HOLDS, f"they uploaded {key} themselves, at {when}")
 
 
 @dataclass(frozen=True)
 class BrokerSegments:
-    """The look for them in one store; `talk` is told what takes a while."""
+    """The look for them; `talk` is told what takes a while."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
-    store: ObjectStore
     talk: Callable[[str], None]
 
-    def look(self, layouts: Sequence[Layout]) -> tuple[Layout, Looked]:
-        """Look for the newest segments; returns the layout in which one was found, else the first, and what was.
+    def look(self, locations: Sequence[RemoteLocation]) -> Looked:
+        """Look for the newest segments at locations of one store.
 
         Reads the end of each partition of the metadata topic. Where that tells of no such segment, as where copiers
         have failed for days, all of the topic is read.
@@ -85,17 +86,17 @@ class BrokerSegments:
             TransientError: brokers or the store do not answer.
         """
         with self.metadata_topic.read_all(newest=NEWEST_RECORDS) as reader:
-            looked = self._look(reader, layouts)
-            is_all = reader.is_whole or looked[1].found is not None or looked[1].missing
+            looked = self._look(reader, locations)
+            is_all = reader.is_whole or looked.found is not None or looked.missing
         if not is_all:
             self.talk("reading all records of remote segments: the newest name none that brokers uploaded themselves")
             with self.metadata_topic.read_all() as reader:
-                looked = self._look(reader, layouts)
+                looked = self._look(reader, locations)
         return looked
 
-    def _look(self, reader: MetadataReader, layouts: Sequence[Layout]) -> tuple[Layout, Looked]:
+    def _look(self, reader: MetadataReader, locations: Sequence[RemoteLocation]) -> Looked:
         living = self._living(reader.read_to_end())
-        return look_for(living, self.store, layouts, lambda each: _is_finished(reader.read_to_end(), each))
+        return look_for(living, locations, lambda each: _is_finished(reader.read_to_end(), each))
 
     def _living(self, cache: MetadataCache) -> Iterator[RemoteLogSegmentMetadata]:
         theirs = uploaded_by_brokers(cache)
@@ -108,31 +109,30 @@ class BrokerSegments:
 
 def look_for(
     newest_first: Iterable[RemoteLogSegmentMetadata],
-    store: ObjectStore,
-    layouts: Sequence[Layout],
+    locations: Sequence[RemoteLocation],
     is_finished: Callable[[RemoteLogSegmentMetadata], bool],
-) -> tuple[Layout, Looked]:
+) -> Looked:
     """Look for segments that brokers uploaded, until an object of one is there, or none of several.
 
     One object proves where brokers write: nobody else has their segment id. What claims in the store name is left out:
     tiersnap uploaded it.
 
     Args:
+        locations: the store in each layout that brokers may read.
         is_finished: whether brokers have a segment finished now. Who deletes one publishes that before the deletion.
     """
-    looked = Looked()
+    looked = Looked(locations[0])
     for segment in newest_first:
-        if _is_claimed(store, segment):
+        if _is_claimed(looked.location.store, segment):
             continue
-        for layout in layouts:
-            if layout.inspect(store, segment) is not StoredState.ABSENT:
-                looked.found = segment
-                return layout, looked
+        for location in locations:
+            if location.layout.inspect(location.store, segment) is not StoredState.ABSENT:
+                return replace(looked, location=location, found=segment)
         if is_finished(segment):
             looked.missing.append(segment)
         if len(looked.missing) == MOST_TRIED:
             break
-    return layouts[0], looked
+    return looked
 
 
 def _is_claimed(store: ObjectStore, segment: RemoteLogSegmentMetadata) -> bool:

@@ -12,9 +12,8 @@ from functools import cached_property
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
-from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, in_each_layout, open_location
 from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome, PlaceProof, decide
 from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
@@ -60,28 +59,25 @@ class ProvePlace:
         if not any(classes):
             classes = {each.values.get(CLASS_NAME, "") for each in self._here if isinstance(each, BrokerSettings)}
         name = layout_of_classes(classes, given)
-        return RemoteLocation(self.store, self._layout_of_segments() if name is None else open_layout(name))
-
-    def _layout_of_segments(self) -> Layout:
-        layout, looked = self._segments.look([open_layout(name) for name in LAYOUTS])
+        if name is not None:
+            return open_location(self.store, name)
+        looked = self._segments.look(in_each_layout(self.store))
         if looked.found is None:
             raise UsageError(
                 f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not say its {CLASS_NAME}, and "
                 "no segment that its brokers uploaded is there",
                 hint=f"--layout, one of {', '.join(LAYOUTS)}; or the right to describe the configs of the cluster",
             )
-        return layout
+        return looked.location
 
-    def prove(self, layout: Layout) -> PlaceProof:
-        """Return the proof that brokers read the store in this layout.
+    def prove(self, location: RemoteLocation) -> PlaceProof:
+        """Return the proof that brokers read this location.
 
         Raises:
             WrongPlaceError, UnprovenPlaceError: see location_proof.decide.
             TransientError: brokers or the store do not answer.
         """
-        location = RemoteLocation(self.store, layout)
-        _, looked = self._segments.look([layout])
-        found = [looked.evidence(location), settings_evidence(self._here, self.store, layout.name)]
+        found = [self._segments.look([location]).evidence, settings_evidence(self._here, location)]
         is_planned = False
         if self.probe_topic is not None and self._is_probe_needed(found):
             probe = ProbeTopic(self.cluster, self.metadata_topic, location, self.probe_topic, self.talk)
@@ -90,7 +86,7 @@ class ProvePlace:
         for each in found:
             _log.debug("%s: %s: %s", each.kind, each.outcome, each.says)
         return decide(
-            f"{self.store.uri} ({layout.name})",
+            f"{location.store.uri} ({location.layout.name})",
             found,
             is_unproven_allowed=self.is_unproven_allowed,
             is_probe_planned=is_planned,
@@ -105,7 +101,7 @@ class ProvePlace:
 
     @cached_property
     def _segments(self) -> BrokerSegments:
-        return BrokerSegments(self.cluster, self.metadata_topic, self.store, self.talk)
+        return BrokerSegments(self.cluster, self.metadata_topic, self.talk)
 
     @cached_property
     def _answers(self) -> list[BrokerAnswer]:

@@ -26,9 +26,9 @@ from urllib.parse import urlsplit
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptCheckpointError, UsageError
@@ -106,11 +106,11 @@ def _cluster_of(log_dir: Path) -> str:
     return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
 
 
-def settings_evidence(found: Sequence[BrokerSettings | str], store: ObjectStore, layout: str) -> Evidence:
-    """Return what the settings of brokers on this host say of a store."""
+def settings_evidence(found: Sequence[BrokerSettings | str], location: RemoteLocation) -> Evidence:
+    """Return what the settings of brokers on this host say of a remote location."""
     if not found:
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
-    each = [_one(broker, store, layout) if isinstance(broker, BrokerSettings) else broker for broker in found]
+    each = [_one(broker, location) if isinstance(broker, BrokerSettings) else broker for broker in found]
     compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
     against = [evidence for evidence in compared if evidence.outcome is EvidenceOutcome.CONTRADICTS]
     if compared:
@@ -118,20 +118,21 @@ def settings_evidence(found: Sequence[BrokerSettings | str], store: ObjectStore,
     return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(str(why) for why in each))
 
 
-def _one(broker: BrokerSettings, store: ObjectStore, layout: str) -> Evidence | str:
+def _one(broker: BrokerSettings, location: RemoteLocation) -> Evidence | str:
     try:
         theirs = place_of_broker(broker.values)
     except ValueError as error:
         return f"{broker.path} of the running broker: {error}"
-    ours = place_of_store(store, layout)
+    ours = place_of_location(location)
     said = f"{broker.path} of the running broker (process {broker.pid}) names {theirs}"
     if _is_same(broker, theirs, ours):
         return Evidence(_KIND, EvidenceOutcome.HOLDS, said)
     return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, f"{said}, and this is {ours}")
 
 
-def place_of_store(store: ObjectStore, layout: str) -> StoragePlace:
-    """Return where a store is, as the settings of a storage manager would name it."""
+def place_of_location(location: RemoteLocation) -> StoragePlace:
+    """Return a remote location as the settings of a storage manager would name it."""
+    store, layout = location.store, location.layout.name
     inner = store.inner if isinstance(store, PacedStore) else store
     if isinstance(inner, DirectoryStore):
         return StoragePlace(layout, "", f"{inner.root}/")

@@ -102,7 +102,7 @@ class Unblock:
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             # Nothing is published of partitions whose copy hangs.
-            proof = self.place.prove(self.host.location.layout) if self._lacking() else None
+            proof = self.place.prove(self.host.location) if self._lacking() else None
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.reference.broker_process import started_broker
+from tests.reference.tiered import aiven
+from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome
 from tiersnap.remote_storage.publish.storage_manager import (
     StoragePlace,
     brokers_here,
-    place_of_store,
+    place_of_location,
     settings_evidence,
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -55,7 +57,7 @@ def properties(tmp_path: Path, tier: Path) -> Path:
 
 
 def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[EvidenceOutcome, str]:
-    found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), DirectoryStore(place), layout)
+    found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), open_location(DirectoryStore(place), layout))
     return found.outcome, found.says
 
 
@@ -161,12 +163,12 @@ def test_arguments_refuses_what_names_no_file(words):
         arguments(words)
 
 
-def test_place_of_store_is_that_which_brokers_would_name(tmp_path):
-    assert place_of_store(DirectoryStore(tmp_path), "aiven") == StoragePlace("aiven", "", f"{tmp_path}/")
+def test_place_of_location_is_that_which_brokers_would_name(tmp_path):
+    assert place_of_location(aiven(DirectoryStore(tmp_path))) == StoragePlace("aiven", "", f"{tmp_path}/")
     minio = S3Store("tiers", "prod/", S3Settings(endpoint_url="http://minio:9000", region="x"))
-    assert place_of_store(paced(minio, 8 << 20), "aiven") == StoragePlace("aiven", "tiers", "prod/", "minio:9000")
+    assert place_of_location(aiven(paced(minio, 8 << 20))) == StoragePlace("aiven", "tiers", "prod/", "minio:9000")
     aws = S3Store("tiers", "", S3Settings(region="eu-central-1"))
-    assert place_of_store(aws, "aiven") == StoragePlace("aiven", "tiers", "", "AWS")
+    assert place_of_location(aiven(aws)) == StoragePlace("aiven", "tiers", "", "AWS")
 
 
 def test_parse_reads_properties_as_java_does():

@@ -120,44 +120,44 @@ def delete(store: DirectoryStore, *segments, layout=AIVEN) -> None:
 
 
 def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
-    layout, looked = look_for(tiered, store, [LOCAL, AIVEN], lambda _: True)
-    assert (layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
-    evidence = looked.evidence(RemoteLocation(store, layout))
+    looked = look_for(tiered, [RemoteLocation(store, LOCAL), aiven(store)], lambda _: True)
+    assert (looked.location.layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
+    evidence = looked.evidence
     assert evidence.outcome is HOLDS
     assert AIVEN.log_key(tiered[0]) in evidence.says and "2023-11-14T22:13:20+00:00" in evidence.says
 
 
 def test_look_for_finds_a_segment_that_lost_an_object(store, tiered):
     store.delete(AIVEN.object_keys(tiered[0])[:1])
-    assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[0]
+    assert look_for(tiered, [aiven(store)], lambda _: True).found == tiered[0]
 
 
 def test_look_for_is_silent_when_an_older_segment_alone_is_there(store, tiered):
     """Brokers may have had another place since; or the newest was lost."""
     delete(store, tiered[0])
-    _, looked = look_for(tiered, store, [AIVEN], lambda _: True)
+    looked = look_for(tiered, [aiven(store)], lambda _: True)
     assert (looked.found, looked.missing) == (tiered[1], tiered[:1])
-    assert looked.evidence(aiven(store)).outcome is SILENT
+    assert looked.evidence.outcome is SILENT
 
 
 def test_look_for_passes_by_what_brokers_delete_meanwhile(store, tiered):
     delete(store, tiered[0])
-    _, looked = look_for(tiered, store, [AIVEN], lambda each: each is not tiered[0])
+    looked = look_for(tiered, [aiven(store)], lambda each: each is not tiered[0])
     assert (looked.found, looked.missing) == (tiered[1], [])
 
 
 def test_look_for_contradicts_when_several_are_missing(store, tiered):
     others = [remote_segment(at, at, ((0, at),)) for at in range(MOST_TRIED)]
-    _, looked = look_for([*others, *tiered], store, [AIVEN], lambda _: True)
+    looked = look_for([*others, *tiered], [aiven(store)], lambda _: True)
     assert (looked.found, looked.missing) == (None, others)
-    evidence = looked.evidence(aiven(store))
+    evidence = looked.evidence
     assert evidence.outcome is AGAINST
     assert all(store.uri + AIVEN.log_key(each) in evidence.says for each in others)
-    assert look_for(tiered, store, [LOCAL], lambda _: True)[1].evidence(RemoteLocation(store, LOCAL)).outcome is AGAINST
+    assert look_for(tiered, [RemoteLocation(store, LOCAL)], lambda _: True).evidence.outcome is AGAINST
 
 
 def test_look_for_is_silent_without_segments(store):
-    assert look_for([], store, [AIVEN], lambda _: True)[1].evidence(aiven(store)).outcome is SILENT
+    assert look_for([], [aiven(store)], lambda _: True).evidence.outcome is SILENT
 
 
 @pytest.mark.parametrize("state", ["claimed", "replaced", "damaged"])
@@ -171,7 +171,7 @@ def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state
         if state == "replaced":
             longer = Attempt(new_segment_id(), "run-2")
             reopen(store, finish(store, held), longer, is_whole=True)
-    assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[1]
+    assert look_for(tiered, [aiven(store)], lambda _: True).found == tiered[1]
 
 
 LOCAL_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"

@@ -66,12 +66,13 @@ def test_prove_takes_the_newest_segment_that_brokers_uploaded(cluster, disk, sto
     for record in records(segments[2], *segments[:2]):
         cluster.append(record)
     said: list[str] = []
-    proof = prover(cluster, store, said=said).prove(AIVEN)
+    proof = prover(cluster, store, said=said).prove(aiven(store))
     assert proof.evidence is EvidenceKind.BROKER_SEGMENT
     assert store.uri + AIVEN.log_key(segments[2]) in proof.sentence
     assert said == [], "the topic is short: its end is all of it"
     with pytest.raises(WrongPlaceError, match="are not there"):
-        prover(cluster, DirectoryStore(store.root.parent / "wrong")).prove(AIVEN)
+        wrong = DirectoryStore(store.root.parent / "wrong")
+        prover(cluster, wrong).prove(aiven(wrong))
 
 
 def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):
@@ -79,7 +80,7 @@ def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):
     topic.publish((PARTITION, record) for record in records(*tier(disk / "orders-0", store)))
     assert {headers for log in cluster.log.values() for _, headers in log} == {(OUR_HEADER,)}
     with pytest.raises(UnprovenPlaceError, match="no segment is left that brokers uploaded themselves"):
-        prover(cluster, store).prove(AIVEN)
+        prover(cluster, store).prove(aiven(store))
 
 
 def test_prove_counts_no_segment_of_a_topic_that_is_gone(cluster, disk, store):
@@ -87,7 +88,7 @@ def test_prove_counts_no_segment_of_a_topic_that_is_gone(cluster, disk, store):
         cluster.append(record)
     cluster.there[PARTITION.topic].topic_id = "MWJ6FHTfRYy67jzwZdeqSQ"
     with pytest.raises(UnprovenPlaceError):
-        prover(cluster, store).prove(AIVEN)
+        prover(cluster, store).prove(aiven(store))
 
 
 def test_prove_reads_all_records_when_the_newest_are_of_failing_copiers(cluster, disk, store):
@@ -98,7 +99,7 @@ def test_prove_reads_all_records_when_the_newest_are_of_failing_copiers(cluster,
     for _ in range(NEWEST_RECORDS + 1):
         cluster.append(attempt)
     said: list[str] = []
-    assert prover(cluster, store, said=said).prove(AIVEN).evidence is EvidenceKind.BROKER_SEGMENT
+    assert prover(cluster, store, said=said).prove(aiven(store)).evidence is EvidenceKind.BROKER_SEGMENT
     assert said == ["reading all records of remote segments: the newest name none that brokers uploaded themselves"]
 
 
@@ -116,7 +117,7 @@ def test_layout_is_that_of_the_segments_when_brokers_do_not_say_it(cluster, disk
 
 
 def publish(cluster: ModelCluster, disk: Path, store: DirectoryStore) -> Publish:
-    prove = partial(prover(cluster, store).prove, AIVEN)
+    prove = partial(prover(cluster, store).prove, aiven(store))
     return Publish(cluster, MetadataTopic.of(cluster), aiven(store), prove, (str(disk),))
 
 
