@@ -12,7 +12,7 @@ from re import Pattern
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID
+from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
 from tiersnap.remote_storage.restore.install_plan import (
@@ -77,6 +77,9 @@ class Installation:
         has_any = False
         for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
+                # Of a folder that may not be read nobody can tell what it lacks.
+                self.findings += partition.findings
+                has_any = has_any or bool(partition.findings)
                 continue
             try:
                 planned = self._planned(partition, write=write)
@@ -121,6 +124,7 @@ class Installation:
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
         """Give the planner the partition's boundaries; why some were not reached."""
         if not self.compares:
+            self.findings += partition.findings
             read_here = snapshot_reader(self.log_dir.filesystem, partition)
             for boundary in without_folding(partition, stored, read_here):
                 planner(boundary)
@@ -132,9 +136,10 @@ class Installation:
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
         if at.topic not in self._topics:
             parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(at.topic)))
-            self._topics[at.topic] = {key.partition for key in parsed if key is not None}
+            # `tier` writes a cluster.json there, and no snapshot.
+            self._topics[at.topic] = {key.partition for key in parsed if key and key.kind is KeyKind.SNAPSHOT}
         for other in sorted(self._topics[at.topic], key=lambda each: each.topic_id or ""):
-            if (other.topic, other.partition) == (at.topic, at.partition):
+            if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
                     f"{at}: its topic id is {at.topic_id or NO_TOPIC_ID}, and what is stored is of "
                     f"{other.topic_id or NO_TOPIC_ID}: not installed; tiersnap repair makes its snapshots from its log"

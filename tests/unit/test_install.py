@@ -11,6 +11,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kill_steps import content
+from tests.reference.privileges import run_obeying_modes
 from tests.reference.stored_snapshots import put_snapshot
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -226,6 +227,24 @@ def test_snapshots_of_another_topic_id_are_not_installed(tmp_path, folder, here)
     put(store, {183: expected(183)}, at=TopicIdPartition("ledger", here, 0))
     assert install(store, folder, "--apply").exit_code == 4, "of the others none was stored"
     assert (folder / f"{183:020d}.snapshot").read_bytes() == expected(183)
+
+
+def test_what_tier_left_of_a_partition_is_no_snapshot_of_another_topic_id(tmp_path, store, folder):
+    at = TopicIdPartition("other", "MWJ6FHTfRYy67jzwZdeqSQ", 0)
+    store.put_if_absent(keys.cluster(at), b"{}")
+    shutil.copytree(folder, folder.parent / "other-0")
+    (folder.parent / "other-0/partition.metadata").write_text(f"version: 0\ntopic_id: {at.topic_id}")
+    ran = install(store, folder)
+    assert (ran.exit_code, "topic id" in ran.err) == (0, False)
+
+
+@pytest.mark.parametrize("compare", ["--compare", "--no-compare"])
+def test_a_folder_that_cannot_be_read_is_not_passed_over(store, folder, compare):
+    (folder.parent / "other-0").mkdir(mode=0o000)
+    words = ["--output", "json", "install", "--remote", store.root, "--to", folder.parent, compare]
+    ran = run_obeying_modes("-m", "tests.reference.tiersnap", *map(str, words))
+    found = json.loads(ran.stdout)["result"]["findings"]
+    assert (ran.returncode, [each["kind"] for each in found]) == (6, ["PERMISSION_DENIED"])
 
 
 def test_a_place_without_any_is_not_taken_for_good_news(tmp_path, folder):
