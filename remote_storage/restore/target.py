@@ -20,6 +20,7 @@ from tiersnap.snapshot.regular_file import read_text
 _log = logging.getLogger(__name__)
 
 _MOVE_AWAY = "move it away: a broker makes it"
+_AS_WHOM = "run it as the user that the broker runs as, or as root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,13 @@ class Target:
 
         Raises:
             CorruptCheckpointError: it is damaged, so that nothing can be added to it.
+            UsageError: this user may not read it.
         """
         path = self.path / name
         try:
             return parse_offsets(read_text(path), name=str(path)) if os.path.lexists(path) else {}
+        except PermissionError as error:
+            raise _cannot_read(path, error) from error
         except OSError as error:
             raise CorruptCheckpointError(f"{path}: {error.strerror}", hint=_MOVE_AWAY) from error
         except CorruptCheckpointError as error:
@@ -91,6 +95,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
         SourceNotFoundError: there is no such directory.
         MissingMetaPropertiesError: no broker would start on it.
         CorruptCheckpointError: its meta.properties names no cluster, or a checkpoint is damaged.
+        UsageError: this user may not read one of them.
     """
     if not path.is_dir():
         raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
@@ -107,11 +112,15 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     try:
         text = read_text(file)
     except OSError as error:
-        raise cannot_write(file, error) from error
+        raise _cannot_read(file, error) from error
     target = Target(path, meta_properties.parse(text, name=str(file)))
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS):
         target.offsets(name)  # before anything is fetched: all of them get an entry
     return target
+
+
+def _cannot_read(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot read {path}: {error.strerror or error}", hint=_AS_WHOM)
 
 
 @dataclass(frozen=True, slots=True)

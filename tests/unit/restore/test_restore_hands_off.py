@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.privileges import run_obeying_modes
 from tests.reference.restoring import TOPIC, only_manifest, restore
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 
@@ -105,6 +106,16 @@ def test_a_damaged_checkpoint_of_the_disk_is_said_before_anything_is_fetched(sto
         assert f"{name}: 1 entry, 2 expected" in refused.err
         assert "move it away" in refused.err
     assert not list(disk.glob("tiersnap-restore.*"))
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "log-start-offset-checkpoint"])
+def test_a_file_of_the_disk_that_may_not_be_read_is_not_to_be_moved_away(store, disk, name):
+    (disk / name).touch()
+    (disk / name).chmod(0)
+    words = ["restore", "--remote", str(store.root), "--to", str(disk), "--topic", TOPIC, "--unpublished"]
+    refused = run_obeying_modes("-m", "tests.reference.tiersnap", *words)
+    assert (refused.returncode, f"cannot read {disk / name}: Permission denied" in refused.stderr) == (2, True)
+    assert "move it away" not in refused.stderr
 
 
 def test_a_folder_is_ours_by_its_marker_alone(tmp_path):
