@@ -42,7 +42,7 @@ from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
 from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
@@ -76,14 +76,31 @@ def plan_topic(
         published: what the cluster knows of each partition; None where none was asked.
 
     Raises:
-        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`.
+        OtherClusterError, UnknownClusterError, UsageError: see `choose_destination`; or a copy to leave out is none.
         DeletedByClusterError: see `as_published`.
         UnpublishedError: there is a log, and segments make it of which nobody says that they were published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
         FolderDiffersError: its folder is there with other segments.
         CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
     """
+    found = list(found)
+    _check_without(store, found, asked, published or {})
     return [_plan(store, target, each, asked, (published or {}).get(each.listed.partition)) for each in found]
+
+
+def _check_without(
+    store: ObjectStore,
+    found: Iterable[FoundPartition],
+    asked: RestoreRequest,
+    published: Mapping[TopicIdPartition, Published],
+) -> None:
+    known = {attempt.segment_id for each in found for attempt in each.listed.attempts}.union(*published.values())
+    unknown = [segment_id for segment_id in asked.without if segment_id not in known]
+    if unknown:
+        raise UsageError(
+            f"--without {unknown[0]}: {store.uri} has no such segment of what is to be restored",
+            hint="tiersnap restore --segments, without --apply, lists what there is",
+        )
 
 
 def _plan(

@@ -131,6 +131,13 @@ def test_of_two_copies_one_damaged_the_other_is_taken_when_told(store, disk):
     assert [path.name for path in disk.iterdir() if path.is_dir()] == [f"{TOPIC}-0"]
 
 
+def test_an_id_to_leave_out_that_no_copy_has_is_refused(store, disk):
+    (second,) = tier(ORIGINAL, store, bases={695}, event_timestamp=1_700_000_009_000)
+    mistyped = second.id.segment_id[:-1]
+    refused = restore(store, disk, "--without", second.id.segment_id, "--without", mistyped)
+    assert (refused.exit_code, f"--without {mistyped}:" in refused.err) == (2, True)
+
+
 def test_a_manifest_of_another_segment_is_refused(store, disk):
     path = only_manifest(store, 695)
     manifest = json.loads(path.read_text())
