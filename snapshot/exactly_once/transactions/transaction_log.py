@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from re import Pattern
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.exactly_once.transactions.coordinator import (
+    MOST_PARTITIONS,
     CoordinatorStates,
     KnownTransaction,
     TransactionRecord,
@@ -44,7 +46,9 @@ class TransactionLog:
     # As it was given, or the smallest that puts the most ids where they were found; None if no partition is there.
     partition_count: int | None
     is_count_sure: bool  # it was given, or no other count does as well
-    missing: tuple[int, ...]  # partitions that are not there or were not read to their end, ascending
+    # The first thousand partitions that are not there or were not read to their end, ascending, and those that were.
+    missing: tuple[int, ...]
+    read: frozenset[int]
     findings: tuple[Finding, ...]  # of the partitions that are there
     path: str
 
@@ -59,7 +63,7 @@ class TransactionLog:
             return False
         found = self.states.found_in.get(transactional_id)
         where = partition_of(transactional_id, self.partition_count) if found is None else found
-        return where not in self.missing and (found is not None or self.is_count_sure)
+        return where in self.read and (found is not None or self.is_count_sure)
 
     @property
     def missing_finding(self) -> Finding | None:
@@ -159,6 +163,8 @@ def read_transaction_log(
     likely = likely_counts(states.found_in, highest) if partition_count is None else [partition_count]
     count = likely[0] if numbers or partition_count else None
     hidden = {each.number for each in found if each.hides_states}
+    # Of a count of billions, be it mistyped or the name of a folder, not all are named.
+    absent = islice((each for each in range(count or 0) if each not in numbers), MOST_PARTITIONS)
     paths = ", ".join(each.path for each in log_dirs)
     if count is not None:
         findings += _misplaced(states, numbers, count, paths)
@@ -166,7 +172,8 @@ def read_transaction_log(
         states,
         count,
         len(likely) == 1,
-        tuple(sorted((set(range(count or 0)) - numbers) | hidden)),
+        tuple(sorted(hidden.union(absent))),
+        frozenset(numbers - hidden),
         tuple(findings),
         paths,
     )

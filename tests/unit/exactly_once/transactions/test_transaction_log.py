@@ -114,6 +114,14 @@ def test_missing_partitions_are_named_once(tmp_path: Path) -> None:
     assert all(log.is_current(name) == (partition_of(name, 5) != 3) for name in IDS)
 
 
+def test_of_a_count_of_millions_the_first_missing_partitions_are_named(tmp_path: Path) -> None:
+    write_everything(tmp_path, 5)
+    log = read(tmp_path, count=3_000_000)
+    assert log.missing == tuple(range(5, 1005))
+    (tmp_path / "__transaction_state-2147483647").mkdir()
+    assert read(tmp_path).missing == (*range(5, 1005), 2147483647)
+
+
 def test_without_any_partition_nothing_is_known_and_that_is_said(tmp_path: Path) -> None:
     from tests.reference.small_log import write_small_log
 
