@@ -85,7 +85,12 @@ class _IndexContents(Contents):
                 f"{self.file.path}: no {log.name} beside it, so entries are not compared with it"
             )
             return None
-        return LogProbe(open_regular(log, follow=True))
+        try:
+            return LogProbe(open_regular(log, follow=True))
+        except OSError as error:  # also one that retention has deleted since
+            why = error.strerror or error
+            self.judgement.notes.append(f"{log}: {why}, so entries of {self.file.path} are not compared with it")
+            return None
 
 
 class OffsetIndexContents(_IndexContents):
@@ -104,7 +109,7 @@ class OffsetIndexContents(_IndexContents):
         self._judge(indexes.decode_offset_index)
         raw = self._raw(indexes.OFFSET_ENTRY_ON_DISK)
         if raw.size == 0:
-            yield f"{kafka_text.java_path(self.file.path)} is empty.\n".encode()
+            yield f"{kafka_text.java_path(self.file.path)} is empty.\n".encode("utf-8", "surrogateescape")
             return
         raw = _until_padding(raw)
         raw = self._options.first(raw[: self._compare(raw)])

@@ -40,7 +40,7 @@ def open_contents(file: StorageFile, options: Options) -> Contents:
 
 def as_kafka(contents: Contents) -> Iterator[Text]:
     """Yield the text of kafka-dump-log for the file."""
-    yield f"Dumping {kafka_text.java_path(contents.file.path)}\n".encode()
+    yield f"Dumping {kafka_text.java_path(contents.file.path)}\n".encode("utf-8", "surrogateescape")
     yield from contents.kafka_text()
 
 

@@ -323,3 +323,23 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 4096)
     except OSError:  # the other side is closed
         return b""
+
+
+@pytest.mark.parametrize("form", ["table", "kafka"])
+def test_an_index_beside_a_log_that_cannot_be_opened_is_printed(dump, tmp_path, form):
+    name = "00000000000000000000"
+    index = DATA / f"kafka-4.1.1/logs/orders-0/{name}.index"
+    (tmp_path / index.name).write_bytes(index.read_bytes())
+    os.mkfifo(f"{name}.log")
+    code, out, err = dump(index.name, "--output", form)
+    assert (code, "329960" in out) == (0, True)
+    assert f"{name}.log: not a regular file: a FIFO, so entries of {index.name} are not compared with it" in err
+
+
+@pytest.mark.parametrize("suffix", ["log", "index"])
+def test_a_folder_whose_name_is_no_utf_8_is_printed_as_it_is_called(tmp_path, capfdbinary, suffix):
+    path = tmp_path / os.fsdecode(b"\xff") / f"00000000000000000000.{suffix}"
+    path.parent.mkdir()
+    path.touch()
+    assert run(["dump", "--output", "kafka", str(path)]) == 0
+    assert capfdbinary.readouterr().out.startswith(b"Dumping " + os.fsencode(path) + b"\n")
