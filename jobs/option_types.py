@@ -129,6 +129,14 @@ def _http_url(url: str) -> str:
     return url
 
 
+def _servers(text: str) -> str:
+    """Return it as it is; librdkafka takes the last 16 bits of a larger port, and asks another one."""
+    ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
+    if not any(ports) or any(port.isdecimal() and not 0 < int(port) < 1 << 16 for port in ports):
+        raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
+    return text
+
+
 # Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
 DURATION = Parsed("duration", parse_duration, format_duration)
 SIZE = Parsed("size", parse_size)
@@ -146,6 +154,7 @@ BROKER_RELEASE = Parsed("release", _broker)
 CLIENT_RELEASE = Parsed("release", _client)
 RELEASE = Parsed("release", _release)
 HTTP_URL = Parsed("url", _http_url)
+SERVERS = Parsed("servers", _servers)
 
 
 class LocalPath(click.Path):

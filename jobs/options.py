@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs.option_types import DURATION, PARTITION, PATTERN, SIZE, TIME, TIME_OR_BOUNDARY, Word, expand, once
+from tiersnap.jobs.option_types import (
+    DURATION,
+    PARTITION,
+    PATTERN,
+    SERVERS,
+    SIZE,
+    TIME,
+    TIME_OR_BOUNDARY,
+    Word,
+    expand,
+    once,
+)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.text_files import read_properties
@@ -246,12 +257,12 @@ def cluster_options(
 
     def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
         properties = read_properties(command_config) if command_config else {}
-        return Cluster(bootstrap_server, properties) if bootstrap_server else None
+        return None if bootstrap_server is None else Cluster(bootstrap_server, properties)
 
     return as_one(
         "cluster",
         make,
-        option("--bootstrap-server", required=required, metavar="HOST:PORT", help=help_text),
+        option("--bootstrap-server", required=required, type=SERVERS, metavar="HOST:PORT", help=help_text),
         click.option(
             "--command-config",
             type=click.Path(dir_okay=False, path_type=Path),

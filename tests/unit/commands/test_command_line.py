@@ -76,6 +76,15 @@ def test_an_expiration_below_the_brokers_is_refused(tmp_path: Path, name: str) -
     assert_said(ran, 2, "--expiration 1h is below the broker's producer.id.expiration.ms, 1d")
 
 
+@pytest.mark.parametrize("servers", ["", ",", "localhost:99999", "a:9092,b:0"])
+def test_a_server_that_cannot_be_one_is_refused(tmp_path: Path, servers: str) -> None:
+    """An empty one, as of a shell variable that is not set, was none: `tier` then asked nobody whether brokers copy."""
+    write_small_log(tmp_path / "LOGDIR")
+    for words in (("tier", str(tmp_path / "LOGDIR")), ("publish",)):
+        ran = tiersnap(*words, "--remote", str(tmp_path), "--bootstrap-server", servers)
+        assert_said(ran, 2, f"{servers!r} is not HOST:PORT, with a port from 1 to 65535")
+
+
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
     from tiersnap.jobs.cli import run
 
