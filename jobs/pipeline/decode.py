@@ -72,7 +72,8 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
             "and jobs.pipeline.collected_headers.collected_batches reads them",
         )
     outcome = DecodeOutcome()
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:
+    of_one = only_run(settings.warehouse, settings.run_id, settings.s3, writes=settings.apply)
+    with of_one as check, kept() as keep:
         spark = started(spark)
         warehouse = Warehouse(spark, settings.warehouse, check)
         listed = keep(listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()))

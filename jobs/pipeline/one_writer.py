@@ -28,13 +28,21 @@ LEASE_KEY = "tiersnap-lease.json"
 
 @contextmanager
 def only_run(
-    warehouse: str | None, run_id: str, s3: S3Settings | None = None, *, renewed_each_s: float = RENEWED_EACH_S
+    warehouse: str | None,
+    run_id: str,
+    s3: S3Settings | None = None,
+    *,
+    writes: bool = True,
+    renewed_each_s: float = RENEWED_EACH_S,
 ) -> Iterator[Callable[[], None]]:
     """Keep other runs off a warehouse, if any, while this process lives; gives what to ask before each commit.
 
     A second run would take the copies of the first for those of one that was killed, and delete them under its hands.
     Other file systems than these two know no locks that are the same everywhere; there the scheduler must see to it
     that runs do not overlap.
+
+    Args:
+        writes: a plan, which does not, makes no folder and keeps nobody off.
 
     Raises:
         TransientError: another run is at work; so what is given says when another has taken over.
@@ -44,11 +52,17 @@ def only_run(
         yield _nothing
         return
     if warehouse.startswith("s3://"):
+        if not writes:
+            yield _nothing
+            return
         with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
             yield check
         return
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")
+    if not writes:
+        yield _nothing
+        return
     with _locked(warehouse, Path(folder), run_id):
         yield _nothing
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.fleet_run import Runner, arrow_table
 from tests.reference.living_log import LivingLog
 from tests.reference.schemas import assert_follows_schema
@@ -160,3 +161,11 @@ def test_what_delta_lake_prints_is_not_in_the_json(spark: SparkSession, tmp_path
     assert done.returncode == 0, done.stderr
     assert_follows_schema(done.stdout, "json", command="maintain tables")
     assert "Deleted" in done.stderr, "or Delta Lake prints no more of it, and this test asserts nothing"
+
+
+def test_a_place_without_a_warehouse_is_refused_and_a_plan_makes_none(spark: SparkSession, tmp_path: Path) -> None:
+    log, place = LivingLog(tmp_path / "logs", 1), tmp_path / "mistyped"
+    assert_said(tiersnap("maintain", "tables", "--warehouse", str(place)), 2, "there is no such folder")
+    assert '"segments": ' in tiersnap("decode", "--source", str(log.log_dir), "--warehouse", str(place)).out
+    assert not place.exists()
+    assert_said(tiersnap("maintain", "tables", "--warehouse", str(place), "--apply"), 2, "this is no warehouse")
