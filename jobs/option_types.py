@@ -137,6 +137,12 @@ def _servers(text: str) -> str:
     return text
 
 
+def _place(text: str) -> str:
+    if not text.strip():  # as of a shell variable that is not set; it would be the working directory
+        raise ValueError(f"{text!r} is no place")
+    return text
+
+
 # Milliseconds, None for `none`; bytes; epoch milliseconds, those of the clock for `now`; the same, None for `boundary`.
 DURATION = Parsed("duration", parse_duration, format_duration)
 SIZE = Parsed("size", parse_size)
@@ -155,6 +161,7 @@ CLIENT_RELEASE = Parsed("release", _client)
 RELEASE = Parsed("release", _release)
 HTTP_URL = Parsed("url", _http_url)
 SERVERS = Parsed("servers", _servers)
+PLACE = Parsed("text", _place)
 
 
 class LocalPath(click.Path):

@@ -16,6 +16,7 @@ from tiersnap.jobs.option_types import (
     DURATION,
     PARTITION,
     PATTERN,
+    PLACE,
     SERVERS,
     SIZE,
     TIME,
@@ -125,7 +126,7 @@ layout_option = click.option(
     help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
 )
 warehouse_option = click.option(
-    "--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
+    "--warehouse", type=PLACE, default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
 )
 allow_plaintext_option = click.option(
     "--allow-plaintext",

@@ -85,6 +85,14 @@ def test_a_server_that_cannot_be_one_is_refused(tmp_path: Path, servers: str) ->
         assert_said(ran, 2, f"{servers!r} is not HOST:PORT, with a port from 1 to 65535")
 
 
+def test_an_empty_warehouse_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_small_log(tmp_path / "LOGDIR")
+    source = "--source", str(tmp_path / "LOGDIR")
+    for words in (("run", *source, "--remote", str(tmp_path), "--print-submit"), ("report",)):
+        assert_said(tiersnap(*words, "--warehouse", ""), 2, "'' is no place")
+
+
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
     from tiersnap.jobs.cli import run
 
