@@ -21,11 +21,22 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
     """Return the folder that each log directory is collected to.
 
     That is `to` if there is one alone, else a folder below `to` that is named after the log directory's path.
+
+    Raises:
+        UsageError: two of them would have the same one.
     """
     if len(log_dirs) == 1:
         return (to,)
-    names = (_NOT_IN_A_NAME.sub("-", place_of(each.uri)).strip("-") for each in log_dirs)
-    return tuple(f"{to.rstrip('/')}/{name}" for name in names)
+    found: dict[str, NamedLogDir] = {}
+    for each in log_dirs:
+        place = f"{to.rstrip('/')}/{_NOT_IN_A_NAME.sub('-', place_of(each.uri)).strip('-')}"
+        other = found.setdefault(place, each)
+        if other is not each:
+            raise UsageError(
+                f"{other.uri} and {each.uri} would both be collected to {place}",
+                hint="collect each by itself, with a --to of its own",
+            )
+    return tuple(found)
 
 
 def refuse_folder_of_one(store: ObjectStore) -> None:

@@ -260,6 +260,17 @@ def test_collect_gives_each_disk_a_folder_that_run_takes(disks: list[Path], tmp_
     }
 
 
+def test_collect_of_two_disks_to_one_folder_is_refused_before_any(disks: list[Path], tmp_path: Path) -> None:
+    same = [tmp_path / "data-1", tmp_path / "data" / "1"]
+    same[1].parent.mkdir()
+    for disk, name in zip(disks, same, strict=True):
+        disk.rename(name)
+    for words in ((), ("--apply",)):
+        ran = tiersnap("collect", *same, "--to", str(tmp_path / "to"), *words)
+        assert_said(ran, 2, f"{same[0]} and {same[1]} would both be collected to")
+    assert not (tmp_path / "to").exists()
+
+
 def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
     to = tmp_path / "to"
     assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
