@@ -79,7 +79,7 @@ class Installation:
             if not partition.segments:
                 # Of a folder that may not be read nobody can tell what it lacks.
                 self.findings += partition.findings
-                has_any = has_any or bool(partition.findings)
+                has_any = has_any or not all(each.is_gone for each in partition.findings)
                 continue
             try:
                 planned = self._planned(partition, write=write)
