@@ -17,6 +17,7 @@ from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stored.lease import RENEWED_EACH_S, Lease, LeaseHolder, held_by_another
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import resolve
@@ -110,17 +111,21 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LEASE_KEY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise cannot_write(folder, error) from error
         raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
-    with open(descriptor, "r+b") as file:  # noqa: PTH123 - a descriptor
+    with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             # Some network file systems lock nothing.
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _held(file, folder / LEASE_KEY) from error
-        file.truncate()
-        file.write(LeaseHolder(run_id, this_process()).encode())
-        file.flush()
+        try:
+            file.truncate()
+            file.write(LeaseHolder(run_id, this_process()).encode())
+        except OSError as error:
+            raise cannot_write(folder / LEASE_KEY, error) from error
         _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)
         yield
 

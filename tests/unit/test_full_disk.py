@@ -16,8 +16,10 @@ import pytest
 from tests.chaos.small_disk import SmallDisk
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
+from tiersnap.jobs.pipeline.one_writer import LEASE_KEY, only_run
 from tiersnap.remote_storage.restore.own_folder import OwnFolder
 from tiersnap.remote_storage.restore.partition_folder import UNFINISHED
+from tiersnap.snapshot.errors import NoSpaceError
 from tiersnap.snapshot.host.disk import MountedDisk, deleted_bytes, disk_of, says_space, ways_to_free
 from tiersnap.snapshot.units import human_bytes
 
@@ -28,22 +30,28 @@ META = f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n"
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A file system of its own with two partitions that lack two snapshots each, filled to the last byte."""
+def empty_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A file system of its own."""
     small = SmallDisk(tmp_path / "disk", 1)
     if not small.is_small:
         small.close()
         pytest.skip("only who may mount gets a small disk")
     try:
-        (small.folder / "meta.properties").write_text(META)
-        for topic, topic_id in (("orders", "lZ6vvmajTWKDBUTV6SQAtQ"), ("payments", "5GXaOJXiRzOuReKRIUWzvw")):
-            folder = write_small_log(small.folder, topic, topic_id=topic_id)
-            for offset in (5, 10):
-                file_of(folder, offset, ".snapshot").unlink()
-        fill(small)
         yield small
     finally:
         small.close()
+
+
+@pytest.fixture
+def disk(empty_disk: SmallDisk) -> SmallDisk:
+    """A disk with two partitions that lack two snapshots each, filled to the last byte."""
+    (empty_disk.folder / "meta.properties").write_text(META)
+    for topic, topic_id in (("orders", "lZ6vvmajTWKDBUTV6SQAtQ"), ("payments", "5GXaOJXiRzOuReKRIUWzvw")):
+        folder = write_small_log(empty_disk.folder, topic, topic_id=topic_id)
+        for offset in (5, 10):
+            file_of(folder, offset, ".snapshot").unlink()
+    fill(empty_disk)
+    return empty_disk
 
 
 def fill(small: SmallDisk) -> None:
@@ -51,6 +59,17 @@ def fill(small: SmallDisk) -> None:
         left = os.statvfs(small.folder)
         os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize)
     assert os.statvfs(small.folder).f_bavail == 0
+
+
+@pytest.mark.parametrize("has_lease", [True, False])
+def test_a_warehouse_on_a_full_disk_is_transient(empty_disk: SmallDisk, has_lease: bool) -> None:
+    warehouse = empty_disk.folder / "warehouse"
+    warehouse.mkdir()
+    if has_lease:
+        (warehouse / LEASE_KEY).touch()
+    fill(empty_disk)
+    with pytest.raises(NoSpaceError, match="No space left on device"), only_run(str(warehouse), "run"):
+        pytest.fail("nothing can be written")
 
 
 def test_repair_says_how_much_must_be_freed_when_the_disk_is_full(disk: SmallDisk) -> None:
