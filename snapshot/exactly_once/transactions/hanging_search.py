@@ -4,6 +4,8 @@ What is on disk changes while it is read, so the order matters. First the partit
 coordinator names a partition before anything is written to it, so whatever was seen open is known by then. Then the
 partitions of what seems to hang once more: a transaction that has ended in between does not hang. One that was open
 before and after did not have its partition named in between, whatever order it was all written in.
+
+Of several replicas the newest one speaks: one whose broker is down does not have the markers that were written since.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tiersnap.snapshot.exactly_once.transactions.hanging import (
 )
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
@@ -55,6 +58,19 @@ class HangingOutcome:
         return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
 
 
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    log_dir: LogDir
+    partition: Partition
+    is_read: bool  # up to its log end
+    reach: tuple[int, int]  # newest leader epoch, log end
+    opened: tuple[PartitionTransaction, ...]
+
+
+def _name(transaction: PartitionTransaction) -> tuple[int, int]:
+    return transaction.producer_id, transaction.start_offset
+
+
 @dataclass
 class HangingSearch:
     """One search, with the arguments of `read_transaction_log` and `judge_transaction`."""
@@ -71,11 +87,10 @@ class HangingSearch:
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
-        seen = [
-            (log_dir, partition, transaction)
-            for log_dir, partition in self.watch(partitions)
-            for transaction in self._opened(log_dir, partition)
-        ]
+        seen = [self._opened(*each) for each in self.watch(partitions) if each[1].topic != TOPIC]  # it has no producers
+        newest: dict[TopicPartition, _Replica] = {}
+        for of in sorted((each for each in seen if each.is_read), key=lambda each: each.reach):
+            newest[of.partition.topic, of.partition.partition] = of
         log = read_transaction_log(
             self.log_dirs,
             partition_count=self.partition_count,
@@ -85,31 +100,33 @@ class HangingSearch:
         )
         judged = []
         looked_again: dict[str, set[tuple[int, int]]] = {}
-        for log_dir, partition, transaction in seen:
+        for replica, transaction in ((one, each) for one in seen for each in one.opened):
             each = judge_transaction(
                 transaction, log, as_of=self.as_of, max_transaction_timeout=self.max_transaction_timeout
             )
             if each.verdict.is_hanging:
-                if partition.path not in looked_again:
-                    looked_again[partition.path] = self._still_open(log_dir, partition)
-                if (transaction.producer_id, transaction.start_offset) not in looked_again[partition.path]:
+                path, name = replica.partition.path, _name(transaction)
+                if name not in map(_name, newest[transaction.topic_partition].opened):
+                    continue
+                if path not in looked_again:
+                    looked_again[path] = self._still_open(replica.log_dir, replica.partition)
+                if name not in looked_again[path]:
                     continue
             judged.append(each)
         return judged, log
 
-    def _opened(self, log_dir: LogDir, partition: Partition) -> list[PartitionTransaction]:
-        if partition.topic == TOPIC:  # it has no producers
-            return []
+    def _opened(self, log_dir: LogDir, partition: Partition) -> _Replica:
         replayed = self._replayed(log_dir, partition)
         self.not_compared += partition.begins_in_remote_storage
         self.findings += replayed.examination.findings
-        return list(open_transactions(replayed))
+        epoch = max((epoch for epoch, _ in partition.leader_epochs or ()), default=-1)
+        reach, opened = (epoch, replayed.log_end_offset), tuple(open_transactions(replayed))
+        return _Replica(log_dir, partition, replayed.entries is not None, reach, opened)
 
     def _still_open(self, log_dir: LogDir, partition: Partition) -> set[tuple[int, int]]:
         """Return producer id and start offset of each transaction open in the partition by now."""
         again = read_partition(log_dir.filesystem, partition.path, log_dir.checkpoints)
-        found = open_transactions(self._replayed(log_dir, again))
-        return {(each.producer_id, each.start_offset) for each in found}
+        return set(map(_name, open_transactions(self._replayed(log_dir, again))))
 
     def _replayed(self, log_dir: LogDir, partition: Partition) -> LogReplay:
         return replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)

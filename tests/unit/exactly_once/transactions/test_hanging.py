@@ -261,6 +261,19 @@ def test_a_transaction_that_ends_while_one_looks_does_not_hang(tmp_path: Path) -
     assert search(tmp_path, end) == []
 
 
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_replica_whose_broker_is_down_calls_nothing_hanging_that_has_ended(tmp_path: Path, has_ended: bool) -> None:
+    write_states(tmp_path / "new", 0, (key("a"), ongoing(state=COMPLETE_ABORT, partitions=[])))
+    for broker, name in enumerate(("old", "new")):
+        write_open(tmp_path / name, 350)
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={broker}\n")
+    with (tmp_path / "new/orders-0" / f"{300:020d}.log").open("ab") as log:
+        log.write(lb.marker(400, 7, 0, 1, commit=False) if has_ended else lb.data_batch(400, 10))
+    words = ("transactions", "find-hanging", tmp_path / "old", tmp_path / "new", "--partition-count", "1")
+    ran = tiersnap(*words, "--as-of", str(LATER))
+    assert (ran.exit_code, len(ran.rows)) == ((0, 0) if has_ended else (4, 2))
+
+
 def test_a_transaction_whose_coordinator_is_read_later_is_known_to_it(tmp_path: Path) -> None:
     folder = write_states(tmp_path, 0, (key("a"), value(7)))
     write_open(tmp_path, 350)
