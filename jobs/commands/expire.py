@@ -42,7 +42,9 @@ class ExpiredSegment:
     segment_id: str
     base_offset: int
     next_base_offset: int
-    max_timestamp: Annotated[int | None, Meta(description="ms; null where its deletion began in an earlier run")]
+    max_timestamp: Annotated[
+        int | None, Meta(description="ms; null if its deletion began in an earlier run, or if it is damaged")
+    ]
     bytes: Annotated[int, Meta(description="of all its objects")]
     size: ForPeople
     breach: Breach

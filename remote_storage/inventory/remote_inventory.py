@@ -256,23 +256,23 @@ def _is_overtaken(copy: RemoteSegment) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiredOffsets:
-    """Below what nobody misses a segment of ours that lost an object: it can neither be read nor made whole.
+class ExpiredLeftovers:
+    """Segments of ours that nobody misses if they lost an object: they can neither be read nor made whole.
 
     Attributes:
-        log_start_offset: where the log begins in remote storage.
+        below: segment ids of those that hold no offset at or above the log start.
         written_before: ms, by the store's clock; what was last written so long ago has passed its retention.
     """
 
-    log_start_offset: int = 0
+    below: frozenset[str] = frozenset()
     written_before: int = 0
 
 
-NOTHING_EXPIRED = ExpiredOffsets()
+NOTHING_EXPIRED = ExpiredLeftovers()
 
 
 def leftovers_of(
-    found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
+    found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED
 ) -> list[RemoteSegment | IncompleteSegment]:
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
@@ -283,8 +283,8 @@ def leftovers_of(
     return [*found.superseded, *(each for each in left if each not in found.superseded)]
 
 
-def _is_over(left: IncompleteSegment, expired: ExpiredOffsets) -> bool:
+def _is_over(left: IncompleteSegment, expired: ExpiredLeftovers) -> bool:
     if left.claim is None:
         return False
-    has_expired = left.start_offset < expired.log_start_offset or left.written_at <= expired.written_before
+    has_expired = left.segment_id in expired.below or left.written_at <= expired.written_before
     return has_expired or left.claim.finished != left.segment_id

@@ -6,12 +6,12 @@ read from the end of the log, and the leader epochs from their file.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
+from tiersnap.remote_storage.inventory.log_end import local_end
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -29,17 +29,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
-from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
-from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 from tiersnap.snapshot.readiness.coverage import CopyFacts
 from tiersnap.snapshot.units import count_of
 
-_TAIL_BYTES = 1 << 20
-_LARGEST_INDEX = 64 << 20
 _LARGEST_EPOCHS = 1 << 20
 _LARGEST_SEGMENT = (1 << 31) - 1  # bytes: a Java int
-_HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +190,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
         raise CorruptDataError(f"{log.key}: no segment has {count_of(log.size, 'byte')}")
-    end_offset = _last_offset(store, objects, start_offset) + 1
+    end_offset = local_end(store, objects, start_offset)
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
     metadata = RemoteLogSegmentMetadata(
@@ -209,30 +205,6 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )
     return RemoteSegment(attempt, metadata, None)
-
-
-def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
-    """Last offset of a segment, by its offset index and the batches behind the last indexed one."""
-    log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
-    try:
-        entries = decode_offset_index(
-            store.get(index.key, limit=_LARGEST_INDEX), base_offset=start_offset, name=index.key
-        )
-        position = position_of(entries, (1 << 63) - 1)
-    except CorruptIndexError:
-        position = 0
-    last_offset, begins, window = -1, position, b""
-    while position < log.size:
-        if position + _HEADER.size > begins + len(window):
-            begins, window = position, store.get_range(log.key, position, _TAIL_BYTES)
-        if len(window) - (position - begins) < _HEADER.size:
-            break
-        base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
-        last_offset = base_offset + (delta if magic >= 2 else 0)
-        position += 12 + max(length, 0)
-    if position != log.size or last_offset < start_offset:
-        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
-    return int(last_offset)
 
 
 def _check_all_there(attempt: SegmentObjects) -> None:

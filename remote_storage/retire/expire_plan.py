@@ -5,6 +5,7 @@ All partitions are listed first, and the cluster is asked then.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import nullcontext
@@ -12,17 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
+from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_all, list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import (
     COPY_GRACE_MS,
     NOTHING_EXPIRED,
-    ExpiredOffsets,
+    ExpiredLeftovers,
+    RemoteInventory,
     list_remote_partition,
 )
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.incomplete_end import EndOf, end_of_incomplete, ids_below
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention, expired
@@ -33,6 +37,9 @@ from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_re
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.log.file_names import LARGEST_OFFSET
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class ExpiringSegment:
     segment_id: str
     start_offset: int
     end_offset: int  # exclusive
-    max_timestamp: int | None  # ms; None of one whose deletion has begun
+    max_timestamp: int | None  # ms; None of one whose deletion has begun, or that is damaged
     keys: tuple[str, ...]  # of its objects that are there, what makes it visible first
     size: int  # bytes of those objects
     breach: Breach
@@ -71,7 +78,7 @@ class ExpirePlan:
     hint: str = ""  # what to do about a refusal
     # keys of objects that ended attempts of ours left; they go, whoever manages the partition
     leftovers: tuple[str, ...] = ()
-    expired: ExpiredOffsets = NOTHING_EXPIRED  # below what they go also of a segment that lost an object
+    expired: ExpiredLeftovers = NOTHING_EXPIRED  # which of them are of a segment that lost an object
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:
@@ -102,15 +109,20 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
     if managed.manager is not Manager.NOBODY:
         by_brokers = managed.manager is Manager.BROKERS
         action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
-        left = _leftovers(store, stored, NOTHING_EXPIRED) if by_brokers else ()
+        lacking = [each for each in stored.attempts if each.missing] if by_brokers else []
+        left = _leftovers(store, _inventories(store, stored, lacking), NOTHING_EXPIRED) if by_brokers else ()
         return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
     record = read_record(store, stored.partition)
     begun = {each.segment_id for each in record.deleting}
     somebody = in_use(store, stored, begun, retention.now)
     if somebody:
         return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
-    found = _complete(store, stored, begun)
+    known = KnownManifests(store, stored.partition)
+    found, incomplete = _read(store, known, [each for each in stored.attempts if each.segment_id not in begun])
     segments = _expiring(store, found, retention)
+    end_of = partial(end_of_incomplete, store, known, found)
+    damaged = [each for each in incomplete if not each.missing]
+    segments += _damaged_below(damaged, _log_start(record, retention, segments, found, default=LARGEST_OFFSET), end_of)
     by_id = {each.segment_id: each for each in stored.attempts}
     ahead = [
         _going(each.start_offset, each.end_offset, None, by_id.get(each.segment_id), Breach.BEGUN, each.segment_id)
@@ -118,12 +130,12 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
     ]
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
     looked = _up_to_the_first_lock(store, ordered)
-    going = {each.segment_id for each in looked if each.action is ExpireAction.DELETE}
-    oldest = min((each.start_offset for each in found if each.segment_id not in going), default=0)
-    ends = (each.end_offset for each in looked if each.moves_log_start)
-    log_start = max(record.log_start_offset, min(retention.log_start_offset or 0, oldest), *ends)
+    going = [each for each in looked if each.action is ExpireAction.DELETE]
+    log_start = _log_start(record, retention, going, [*found, *damaged], default=0)
+    inventories = _inventories(store, stored, incomplete)
     written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
-    gone = ExpiredOffsets(log_start, written_before)
+    gone = ExpiredLeftovers(ids_below(inventories, log_start, end_of), written_before)
+    named = {key for each in looked for key in each.keys}
     return ExpirePlan(
         stored.partition,
         ExpireAction.DELETE,
@@ -131,29 +143,71 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
         looked,
         log_start,
         record,
-        leftovers=_leftovers(store, stored, gone),
+        leftovers=tuple(key for key in _leftovers(store, inventories, gone) if key not in named),
         expired=gone,
     )
 
 
-def _leftovers(store: ObjectStore, stored: PartitionObjects, gone: ExpiredOffsets) -> tuple[str, ...]:
-    """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
+def _log_start(
+    record: ExpireRecord,
+    retention: Retention,
+    going: Sequence[ExpiringSegment],
+    found: Sequence[RemoteSegment | SegmentObjects],
+    *,
+    default: int,
+) -> int:
+    """Return the log start behind segments that go, and behind lost ones below --log-start.
+
+    Args:
+        found: those that go, and those that stay: the log start moves into none that stays.
+        default: of the oldest offset that stays, where none stays.
+    """
+    gone = {each.segment_id for each in going}
+    oldest = min((each.start_offset for each in found if each.segment_id not in gone), default=default)
+    ends = (each.end_offset for each in going if each.moves_log_start)
+    return max(record.log_start_offset, min(retention.log_start_offset or 0, oldest), *ends)
+
+
+def _damaged_below(damaged: Sequence[SegmentObjects], log_start: int, end_of: EndOf) -> list[ExpiringSegment]:
+    """Return segments with damaged objects that end at the log start or below, whoever copied them."""
+    going = []
+    for each in damaged:
+        end = end_of(each) if each.start_offset < log_start else None
+        if end is not None and end <= log_start:
+            going.append(_going(each.start_offset, end, None, each, Breach.LOG_START, each.segment_id))
+        elif each.start_offset < log_start:
+            until = "" if end is None else f" up to {end - 1}"
+            _log.warning(
+                "damaged segment left: %s %s at %d: it may hold offsets%s, and the log start is %d",
+                *(each.partition, each.segment_id, each.start_offset, until, log_start),
+            )
+    return going
+
+
+def _inventories(
+    store: ObjectStore, stored: PartitionObjects, incomplete: Sequence[SegmentObjects]
+) -> list[RemoteInventory]:
+    """List the layouts in which an attempt may have left objects; no request where all segments are complete."""
     starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
-    doubtful = {
-        each.is_local for each in stored.attempts if each.missing or starts[each.is_local, each.start_offset] > 1
-    }
-    return tuple(
-        key
-        for location in in_each_layout(store)
-        if location.is_local in doubtful
-        for each in old_leftovers(store, list_remote_partition(location, stored.partition), gone)
-        for key in each.keys
-    )
+    doubtful = {each.is_local for each in incomplete}
+    doubtful |= {is_local for (is_local, _), count in starts.items() if count > 1}
+    locations = (each for each in in_each_layout(store) if each.is_local in doubtful)
+    return [list_remote_partition(each, stored.partition) for each in locations]
 
 
-def _complete(store: ObjectStore, stored: PartitionObjects, begun: Container[str]) -> list[RemoteSegment]:
-    left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
-    return [each for each in in_parallel(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
+def _leftovers(store: ObjectStore, found: Sequence[RemoteInventory], gone: ExpiredLeftovers) -> tuple[str, ...]:
+    """Keys of what ended attempts left."""
+    return tuple(key for inventory in found for each in old_leftovers(store, inventory, gone) for key in each.keys)
+
+
+def _read(
+    store: ObjectStore, known: KnownManifests, attempts: Sequence[SegmentObjects]
+) -> tuple[list[RemoteSegment], list[SegmentObjects]]:
+    """Return complete segments, and attempts that are none; of those that lack an object nothing is read."""
+    read = in_parallel(partial(read_segment, store, known=known), [each for each in attempts if not each.missing])
+    complete = [each for each in read if isinstance(each, RemoteSegment)]
+    ids = {each.segment_id for each in complete}
+    return complete, [each for each in attempts if each.segment_id not in ids]
 
 
 def _expiring(store: ObjectStore, found: Sequence[RemoteSegment], retention: Retention) -> list[ExpiringSegment]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.inventory.remote_inventory import (
     NOTHING_EXPIRED,
-    ExpiredOffsets,
+    ExpiredLeftovers,
     RemoteInventory,
     leftovers_of,
 )
@@ -52,7 +52,7 @@ class Swept:
 
 
 def old_leftovers(
-    store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
+    store: ObjectStore, found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED
 ) -> list[RemoteSegment | IncompleteSegment]:
     """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
 
@@ -64,7 +64,7 @@ def old_leftovers(
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
-def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED) -> Swept:
+def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED) -> Swept:
     """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
     done, superseded = Swept(), found.superseded
     for each in old_leftovers(store, found, expired):

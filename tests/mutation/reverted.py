@@ -66,6 +66,12 @@ REVERTED = (
         "0",
     ),
     Danger(
+        "remote_storage/retire/expire_plan.py",
+        "expire deletes a damaged segment that holds an offset that stays",
+        "if end is not None and end <= log_start:",
+        "if end is not None:",
+    ),
+    Danger(
         "remote_storage/retire/partition_leftovers.py",
         "what a killed attempt left stays",
         "return age > GRACE_MS and claims",

@@ -1,0 +1,59 @@
+"""Find where the log of a remote segment ends, by its batch headers alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
+from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
+
+_WINDOW = 1 << 20  # bytes
+_LARGEST_INDEX = 64 << 20  # bytes
+_HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+
+
+def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
+    """Return the end (exclusive) of LocalTieredStorage's log, by its offset index and the batches behind that.
+
+    Raises:
+        ObjectNotFoundError: a file is gone.
+        CorruptDataError: the log is no sequence of whole batches.
+    """
+    log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
+    try:
+        entries = decode_offset_index(
+            store.get(index.key, limit=_LARGEST_INDEX), base_offset=start_offset, name=index.key
+        )
+        position = position_of(entries, (1 << 63) - 1)
+    except CorruptIndexError:
+        position = 0
+    return log_end(store, log, start_offset, position)
+
+
+def log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: int = 0) -> int:
+    """Return the end (exclusive) of a log that is stored as it is; a request for each MiB behind `position`.
+
+    Args:
+        position: bytes; of a batch in it.
+
+    Raises:
+        ObjectNotFoundError: it is gone.
+        CorruptDataError: it is no sequence of whole batches, as one that is compressed or encrypted.
+    """
+    last_offset, begins, window = start_offset - 1, position, b""
+    while position < log.size:
+        if position + _HEADER.size > begins + len(window):
+            begins, window = position, store.get_range(log.key, position, _WINDOW)
+        if len(window) - (position - begins) < _HEADER.size:
+            break
+        base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
+        if base_offset <= last_offset:
+            raise CorruptDataError(f"{log.key}: its batch at byte {position} begins at offset {base_offset}")
+        last_offset = base_offset + (delta if magic >= 2 else 0)
+        position += 12 + max(length, 0)
+    if position != log.size or last_offset < start_offset:
+        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
+    return int(last_offset) + 1
