@@ -105,8 +105,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether nothing was wrong, the check was as strict, and the objects are the same by listing."""
         is_same = (self.written_at, self.bytes) == (written_at, size)
-        own, wanted = self.producer_expiration, asked.producer_expiration
-        is_strict = own is None or (wanted is not None and own >= wanted)
+        own, wanted = _counted_since(self.checked_at, self.producer_expiration), asked.counted_since
+        is_strict = own is None or (wanted is not None and own <= wanted)
         is_enough = is_strict and self.depth.rank >= asked.depth.rank
         return is_same and self.is_of_log and self.verdict.is_sound and is_enough
 
@@ -119,6 +119,15 @@ class CheckRequest:
     now: int  # ms
     producer_expiration: int | None  # ms, the broker's producer.id.expiration.ms; None if it never drops producers
     sampled: int | None = None  # largest `sample_order` of the segments that are verified; None for all
+
+    @property
+    def counted_since(self) -> int | None:
+        """Return the time (ms) that producers are younger than whose entries count; None if all count."""
+        return _counted_since(self.now, self.producer_expiration)
+
+
+def _counted_since(now: int, producer_expiration: int | None) -> int | None:
+    return None if producer_expiration is None else now - producer_expiration
 
 
 def exit_code_of(verdicts: Iterable[RemoteVerdict]) -> ExitCode:
