@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.codecs import RowCodec
@@ -67,37 +69,65 @@ DECODE_ROWS = RowCodec(StoredDecode, parts={"end": _END_ROWS, "file": FILE_ROWS}
 _OF_PART = ("part", "run_start_offset", "run_max_timestamp", "deltas")
 # Of a batch, about a megabyte: Spark spends as much on a batch as on a thousand deltas.
 _BATCH_DELTAS = 1 << 14
+_MOST_DELTAS = 1 << 15
 _OF_DECODE = pa.schema([field for field in SEGMENTS if field.name not in _OF_PART])
 
 
 Decoded = tuple[StoredDecode, Sequence[Run]]
+_Row = tuple[StoredDecode, int, Run, np.ndarray]  # part, of all that the decode has; its run; its deltas
 
 
 def decode_batches(decodes: Iterable[Decoded]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of SEGMENTS: many small decodes a batch, a large one alone or at the end of it."""
-    waiting: list[Decoded] = []
+    """Yield rows of SEGMENTS: many small decodes a batch, a large one in several.
+
+    No large decode is held while the next one is made.
+    """
+    waiting: deque[_Row] = deque()
     weight = 0
-    for each in decodes:
-        waiting.append(each)
-        weight += sum(1 + run.deltas.size for run in each[1])
+    for rows in map(_rows_of, decodes):
+        weight += _weight(rows)
+        waiting.extend(rows)
+        rows.clear()  # `rows` is bound while the next decode is made
         if weight >= _BATCH_DELTAS:
-            yield decode_batch(waiting)
-            waiting, weight = [], 0
+            while waiting:
+                yield _batch(_first(waiting))
+            weight = 0
     if waiting:
-        yield decode_batch(waiting)
+        yield _batch(waiting)
 
 
 def decode_batch(decodes: Sequence[Decoded]) -> pa.RecordBatch:
     """Return the rows of SEGMENTS of some decodes."""
-    pieces = [[(run, piece) for run in runs for piece in parts(run.deltas)] for _, runs in decodes]
-    numbers = pa.array([number for number, each in enumerate(pieces) for _ in each], pa.int32())
-    repeated = DECODE_ROWS.batch((decode for decode, _ in decodes), _OF_DECODE).take(numbers)
-    columns = dict(zip(repeated.schema.names, repeated.columns, strict=True))
-    flat = [each for of_one in pieces for each in of_one]
-    columns["part"] = pa.array([part for each in pieces for part in range(len(each))], pa.int32())
-    columns["run_start_offset"] = pa.array([run.start_offset for run, _ in flat], pa.int64())
-    columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in flat], pa.int64())
-    columns["deltas"] = to_lists([piece for _, piece in flat])
+    return _batch([row for each in decodes for row in _rows_of(each)])
+
+
+def _rows_of(decoded: Decoded) -> list[_Row]:
+    decode, runs = decoded
+    pieces = ((run, piece) for run in runs for piece in parts(run.deltas))
+    return [(decode, part, run, piece) for part, (run, piece) in enumerate(pieces)]
+
+
+def _weight(rows: Iterable[_Row]) -> int:
+    return sum(1 + piece.size for *_, piece in rows)
+
+
+def _first(waiting: deque[_Row]) -> list[_Row]:
+    """Take the rows of one batch."""
+    taken = [waiting.popleft()]
+    weight = _weight(taken)
+    while waiting and weight < _MOST_DELTAS:
+        taken.append(waiting.popleft())
+        weight += _weight(taken[-1:])
+    return taken
+
+
+def _batch(rows: Collection[_Row]) -> pa.RecordBatch:
+    stored = DECODE_ROWS.batch((decode for decode, *_ in rows), _OF_DECODE)
+    columns = dict(zip(stored.schema.names, stored.columns, strict=True))
+    columns["part"] = pa.array([part for _, part, _, _ in rows], pa.int32())
+    columns["run_start_offset"] = pa.array([run.start_offset for _, _, run, _ in rows], pa.int64())
+    columns["run_max_timestamp"] = pa.array([run.max_timestamp for _, _, run, _ in rows], pa.int64())
+    columns["deltas"] = to_lists([piece for *_, piece in rows])
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
 
 

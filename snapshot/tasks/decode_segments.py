@@ -63,7 +63,7 @@ class DecodeSegments:
         """
         for is_collected, rows in groupby(_WANTED_ROWS.read(batches), key=lambda wanted: wanted.decode is not None):
             if not is_collected:
-                yield from decode_batches(decoded for wanted in rows if (decoded := self._decode(wanted)) is not None)
+                yield from decode_batches(filter(None, map(self._decode, rows)))
                 continue
             for (_, name), group in groupby(rows, key=_place):
                 yield from self._take(name or "", list(group))

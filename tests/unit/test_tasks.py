@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +141,30 @@ def test_decode_batches_flushes_when_it_holds_enough_deltas() -> None:
     found = list(decode_batches((decode, [Run(0, deltas, -1)]) for _ in range(4)))
     assert [batch.num_rows for batch in found] == [10, 10]
     assert [part.as_py() for part in found[0]["part"]] == [*range(5), *range(5)]
+
+
+def live_decodes() -> int:
+    """Return how many decodes and runs this process holds."""
+    gc.collect()
+    return sum(isinstance(each, StoredDecode | Run) for each in gc.get_objects())
+
+
+def test_decode_holds_no_large_decode_while_it_makes_the_next(tmp_path: Path) -> None:
+    many = 40_000
+    segments = {base: [data_batch(base + n, 1, 1 + n, 0, 0) for n in range(many)] for base in range(0, 3 * many, many)}
+    write_partition(tmp_path, "orders", 0, segments, high_watermark=3 * many)
+    held: list[int] = []
+
+    def wanted() -> Iterator[pa.RecordBatch]:
+        for base in segments:
+            held.append(live_decodes())
+            row = {"log_dir": str(tmp_path), "topic": "orders", "partition": 0, "base_offset": base, "cuts": []}
+            size = (tmp_path / "orders-0" / f"{base:020d}.log").stat().st_size
+            yield pa.RecordBatch.from_pylist([{**row, "size_bytes": size, "modified_ns": 1}], schema=WANTED)
+
+    found = [batch.num_rows for batch in DecodeSegments(check_crc=False, run=1)(wanted())]
+    assert held == [held[0]] * 3
+    assert found == [17, 3] * 3, "in batches of some megabytes"
 
 
 def test_a_file_that_is_gone_is_a_row_with_a_finding(tmp_path: Path) -> None:
