@@ -192,6 +192,7 @@ def _unmanaged(
     apply: bool,
 ) -> Mended:
     """Put missing objects back of topics that no broker manages, and replace wrong segments of ours."""
+    from tiersnap.remote_storage.check.check_plan import check_any
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.make_again import MakeAgain
@@ -206,6 +207,7 @@ def _unmanaged(
 
     target = open_existing_store(place.remote, place.s3, writes=apply)
     of = logs(open_location(target, place.layout or "aiven"))
+    check_any(of.location, lambda at: matches_topic(at[0], topic))
     tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
     lacking = list(tier.lacking())
     if tier.partitions and apply:

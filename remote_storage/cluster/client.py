@@ -73,6 +73,7 @@ PASSING = NO_CONNECTION | {
 _log = logging.getLogger(__name__)
 
 SECONDS = 30.0
+_FIRST_SECONDS = 10.0  # for the first answer: nobody may be at that address
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
 _BATCH = 500
@@ -151,7 +152,8 @@ class Cluster:
             raise UsageError(f"client properties: {said}", hint="--command-config takes librdkafka's names") from error
 
     def _metadata(self, what: str, topic: str | None = None) -> ClusterMetadata:
-        return self.ask(what, lambda: self._client().list_topics(topic, timeout=SECONDS))
+        seconds = SECONDS if self._has_answered else _FIRST_SECONDS
+        return self.ask(what, lambda: self._client().list_topics(topic, timeout=seconds))
 
     def cluster_id(self) -> str:
         """Id of the cluster, as in `meta.properties` of its brokers."""

@@ -77,7 +77,7 @@ def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
     """Return the error that a segment cannot be made right."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
-        hint="--log-dir of a replica that has these offsets; or --from, a place that has the objects",
+        hint="--log-dir of a replica with these offsets; or --from (with --bootstrap-server), where the objects are",
     )
 
 

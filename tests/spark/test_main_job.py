@@ -202,7 +202,7 @@ def write(source: Path, topic: str, topic_id: str, *bases: int) -> None:
 
 
 def killed_after(writes: int) -> object:
-    """A lease in place of one_run.only_run that is lost after so many writes below the warehouse."""
+    """A lease in place of one_writer.only_run that is lost after so many writes below the warehouse."""
     left = [writes]
 
     def check() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 
 import pytest
 from confluent_kafka import KafkaError
@@ -46,6 +47,13 @@ def test_an_address_is_doubted_only_as_long_as_nobody_has_answered():
     told = answered.to_error("offsets", error)
     assert told.exit_code is ExitCode.TRANSIENT
     assert told.hint == "a broker has gone or elects a leader: run the same command again"
+
+
+def test_an_address_where_nobody_answers_is_given_up_soon():
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailableError, match="Connection refused"):
+        Cluster(NOBODY).topics(["orders"])
+    assert time.monotonic() - began < 15
 
 
 def test_an_error_of_a_client_property_hides_its_value():

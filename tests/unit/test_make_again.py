@@ -302,6 +302,15 @@ def test_mend_without_a_cluster_needs_the_word_that_no_broker_manages_it(at, lay
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_mend_without_a_cluster_refuses_a_topic_or_a_layout_without_segments(at, layout):
+    place = ("mend", "--remote", at(layout=layout).at.remote, "--unmanaged", *NOW_TOO)
+    (other,) = {*LAYOUTS} - {layout}
+    for words in (("--layout", layout, "--topic", "chur"), ("--layout", other)):
+        assert_said(tiersnap(*place, *words), 2, "no remote segment", "--topic a topic's whole name")
+    assert_said(tiersnap(*place, "--layout", layout, "--topic", "churn"), 0, "0 segments lack an object")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_mend_without_a_cluster_puts_back_what_a_claim_says_was_finished(layout, tmp_path):
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout, remote=tmp_path / "unused")
     place = ("--remote", tmp_path / "remote", "--layout", layout, *NOW_TOO)
