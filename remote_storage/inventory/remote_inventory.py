@@ -9,7 +9,7 @@ is finished before the next is claimed, and those that were last written at anot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -255,36 +255,22 @@ def _is_overtaken(copy: RemoteSegment) -> bool:
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiredLeftovers:
-    """Segments of ours that nobody misses if they lost an object: they can neither be read nor made whole.
-
-    Attributes:
-        below: segment ids of those that hold no offset at or above the log start.
-        written_before: ms, by the store's clock; what was last written so long ago has passed its retention.
-    """
-
-    below: frozenset[str] = frozenset()
-    written_before: int = 0
-
-
-NOTHING_EXPIRED = ExpiredLeftovers()
-
-
 def leftovers_of(
-    found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED
+    found: RemoteInventory, expired: Collection[str] = frozenset()
 ) -> list[RemoteSegment | IncompleteSegment]:
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
     That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
     of attempts that another one took over, that ended or that did not finish, and of any of ours that expired.
+
+    Args:
+        expired: ids of incomplete segments whose offsets nobody misses.
     """
     left = (each for each in found.leftovers if _is_over(each, expired))
     return [*found.superseded, *(each for each in left if each not in found.superseded)]
 
 
-def _is_over(left: IncompleteSegment, expired: ExpiredLeftovers) -> bool:
+def _is_over(left: IncompleteSegment, expired: Collection[str]) -> bool:
     if left.claim is None:
         return False
-    has_expired = left.segment_id in expired.below or left.written_at <= expired.written_before
-    return has_expired or left.claim.finished != left.segment_id
+    return left.segment_id in expired or left.claim.finished != left.segment_id

@@ -17,8 +17,6 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_all, list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import (
     COPY_GRACE_MS,
-    NOTHING_EXPIRED,
-    ExpiredLeftovers,
     RemoteInventory,
     list_remote_partition,
 )
@@ -26,7 +24,7 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newe
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.retire.incomplete_end import EndOf, end_of_incomplete, ids_below
+from tiersnap.remote_storage.retire.incomplete_end import EndOf, IncompleteLimits, end_of_incomplete, ids_past
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention, expired
@@ -37,7 +35,6 @@ from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_re
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.log.file_names import LARGEST_OFFSET
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class ExpirePlan:
     hint: str = ""  # what to do about a refusal
     # keys of objects that ended attempts of ours left; they go, whoever manages the partition
     leftovers: tuple[str, ...] = ()
-    expired: ExpiredLeftovers = NOTHING_EXPIRED  # which of them are of a segment that lost an object
+    expired: frozenset[str] = frozenset()  # ids of our incomplete segments among them
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:
@@ -110,7 +107,7 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
         by_brokers = managed.manager is Manager.BROKERS
         action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
         lacking = [each for each in stored.attempts if each.missing] if by_brokers else []
-        left = _leftovers(store, _inventories(store, stored, lacking), NOTHING_EXPIRED) if by_brokers else ()
+        left = _leftovers(store, _inventories(store, stored, lacking), frozenset()) if by_brokers else ()
         return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
     record = read_record(store, stored.partition)
     begun = {each.segment_id for each in record.deleting}
@@ -122,7 +119,7 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
     segments = _expiring(store, found, retention)
     end_of = partial(end_of_incomplete, store, known, found)
     damaged = [each for each in incomplete if not each.missing]
-    segments += _damaged_below(damaged, _log_start(record, retention, segments, found, default=LARGEST_OFFSET), end_of)
+    segments += _damaged(damaged, end_of, _limits(record, retention, segments, found))
     by_id = {each.segment_id: each for each in stored.attempts}
     ahead = [
         _going(each.start_offset, each.end_offset, None, by_id.get(each.segment_id), Breach.BEGUN, each.segment_id)
@@ -131,56 +128,52 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
     looked = _up_to_the_first_lock(store, ordered)
     going = [each for each in looked if each.action is ExpireAction.DELETE]
-    log_start = _log_start(record, retention, going, [*found, *damaged], default=0)
+    limits = _limits(record, retention, going, [*found, *damaged])
     inventories = _inventories(store, stored, incomplete)
-    written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
-    gone = ExpiredLeftovers(ids_below(inventories, log_start, end_of), written_before)
+    gone = ids_past(inventories, limits.recorded, end_of)
     named = {key for each in looked for key in each.keys}
     return ExpirePlan(
         stored.partition,
         ExpireAction.DELETE,
         managed.reason,
         looked,
-        log_start,
+        limits.recorded.log_start,
         record,
         leftovers=tuple(key for key in _leftovers(store, inventories, gone) if key not in named),
         expired=gone,
     )
 
 
-def _log_start(
+def _limits(
     record: ExpireRecord,
     retention: Retention,
     going: Sequence[ExpiringSegment],
     found: Sequence[RemoteSegment | SegmentObjects],
-    *,
-    default: int,
-) -> int:
-    """Return the log start behind segments that go, and behind lost ones below --log-start.
-
-    Args:
-        found: those that go, and those that stay: the log start moves into none that stays.
-        default: of the oldest offset that stays, where none stays.
-    """
+) -> IncompleteLimits:
+    """Return the limits that segments which go leave; `found` are those, and what stays."""
     gone = {each.segment_id for each in going}
-    oldest = min((each.start_offset for each in found if each.segment_id not in gone), default=default)
-    ends = (each.end_offset for each in going if each.moves_log_start)
-    return max(record.log_start_offset, min(retention.log_start_offset or 0, oldest), *ends)
+    oldest = min((each.start_offset for each in found if each.segment_id not in gone), default=None)
+    behind = max([record.log_start_offset, *(each.end_offset for each in going if each.moves_log_start)])
+    written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
+    return IncompleteLimits(behind, retention.log_start_offset or 0, oldest, written_before)
 
 
-def _damaged_below(damaged: Sequence[SegmentObjects], log_start: int, end_of: EndOf) -> list[ExpiringSegment]:
-    """Return segments with damaged objects that end at the log start or below, whoever copied them."""
+def _damaged(damaged: Sequence[SegmentObjects], end_of: EndOf, limits: IncompleteLimits) -> list[ExpiringSegment]:
+    """Return segments with damaged objects that go, whoever copied them; none behind one that stays goes by time."""
     going = []
     for each in damaged:
-        end = end_of(each) if each.start_offset < log_start else None
-        if end is not None and end <= log_start:
-            going.append(_going(each.start_offset, end, None, each, Breach.LOG_START, each.segment_id))
-        elif each.start_offset < log_start:
+        end = end_of(each) if limits.may_pass(each) else None
+        breach = limits.breach_of(each, end)
+        if breach is not None and end is not None:
+            going.append(_going(each.start_offset, end, None, each, breach, each.segment_id))
+            continue
+        if each.start_offset < limits.log_start:
             until = "" if end is None else f" up to {end - 1}"
             _log.warning(
                 "damaged segment left: %s %s at %d: it may hold offsets%s, and the log start is %d",
-                *(each.partition, each.segment_id, each.start_offset, until, log_start),
+                *(each.partition, each.segment_id, each.start_offset, until, limits.log_start),
             )
+        limits = limits.with_staying(each.start_offset)
     return going
 
 
@@ -195,7 +188,7 @@ def _inventories(
     return [list_remote_partition(each, stored.partition) for each in locations]
 
 
-def _leftovers(store: ObjectStore, found: Sequence[RemoteInventory], gone: ExpiredLeftovers) -> tuple[str, ...]:
+def _leftovers(store: ObjectStore, found: Sequence[RemoteInventory], gone: frozenset[str]) -> tuple[str, ...]:
     """Keys of what ended attempts left."""
     return tuple(key for inventory in found for each in old_leftovers(store, inventory, gone) for key in each.keys)
 

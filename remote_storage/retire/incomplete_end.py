@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -11,6 +12,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.retire.retention import Breach
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 
@@ -18,11 +20,54 @@ EndOf = Callable[[SegmentObjects], int | None]
 """Gives an offset (exclusive) behind all that an incomplete segment can hold; None if nothing tells it."""
 
 
-def ids_below(found: Sequence[RemoteInventory], log_start: int, end_of: EndOf) -> frozenset[str]:
-    """Return ids of incomplete segments of ours that hold no offset at the log start or above."""
-    left = (each for inventory in found for each in inventory.leftovers if each.claim and each.objects)
-    ends = {each.segment_id: end_of(each.objects) for each in left if each.objects and each.start_offset < log_start}
-    return frozenset(segment_id for segment_id, end in ends.items() if end is not None and end <= log_start)
+@dataclass(frozen=True, slots=True)
+class IncompleteLimits:
+    """The limits of retention for incomplete segments, of which nothing tells when their records were written.
+
+    Attributes:
+        behind: the log start that is recorded, or behind complete segments that go.
+        asked: --log-start; 0 if none was given.
+        oldest: the first offset of segments that stay; None if none stays.
+        written_before: ms, by the store's clock; a segment that was last written so long ago has passed --retention.
+    """
+
+    behind: int
+    asked: int
+    oldest: int | None
+    written_before: int
+
+    @property
+    def log_start(self) -> int:
+        """Return the log start, inside of no segment that stays."""
+        return max(self.behind, self.asked if self.oldest is None else min(self.asked, self.oldest))
+
+    @property
+    def recorded(self) -> IncompleteLimits:
+        """Return these limits with the log start that is recorded: behind no offset that nothing tells of."""
+        return replace(self, behind=max(self.behind, min(self.asked, self.oldest or 0)), asked=0)
+
+    def may_pass(self, objects: SegmentObjects) -> bool:
+        """Return whether a segment can have passed them, wherever it ends."""
+        return objects.start_offset < self.log_start or objects.modified <= self.written_before
+
+    def breach_of(self, objects: SegmentObjects, end: int | None) -> Breach | None:
+        """Return the limit that a segment has passed, if it ends at `end`: nothing that stays begins before that."""
+        if end is not None and end <= self.log_start:
+            return Breach.LOG_START
+        last = objects.start_offset if end is None else end - 1
+        is_first = self.oldest is None or last < self.oldest
+        return Breach.TIME if is_first and objects.modified <= self.written_before else None
+
+    def with_staying(self, start_offset: int) -> IncompleteLimits:
+        """Return these limits where a segment that begins there stays, too."""
+        return replace(self, oldest=start_offset if self.oldest is None else min(self.oldest, start_offset))
+
+
+def ids_past(found: Iterable[RemoteInventory], limits: IncompleteLimits, end_of: EndOf) -> frozenset[str]:
+    """Return ids of incomplete segments of ours that have passed the limits."""
+    left = (each.objects for inventory in found for each in inventory.leftovers if each.claim and each.objects)
+    may = [each for each in left if limits.may_pass(each)]
+    return frozenset(each.segment_id for each in may if limits.breach_of(each, end_of(each)))
 
 
 def end_of_incomplete(

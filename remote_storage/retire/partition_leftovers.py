@@ -11,11 +11,10 @@ claim has changed, and makes nothing visible.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.inventory.remote_inventory import (
-    NOTHING_EXPIRED,
-    ExpiredLeftovers,
     RemoteInventory,
     leftovers_of,
 )
@@ -52,7 +51,7 @@ class Swept:
 
 
 def old_leftovers(
-    store: ObjectStore, found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED
+    store: ObjectStore, found: RemoteInventory, expired: Collection[str] = frozenset()
 ) -> list[RemoteSegment | IncompleteSegment]:
     """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
 
@@ -64,7 +63,7 @@ def old_leftovers(
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
-def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: ExpiredLeftovers = NOTHING_EXPIRED) -> Swept:
+def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: Collection[str] = frozenset()) -> Swept:
     """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
     done, superseded = Swept(), found.superseded
     for each in old_leftovers(store, found, expired):

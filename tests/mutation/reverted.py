@@ -43,10 +43,10 @@ REVERTED = (
     Danger(
         _LEFTOVERS,
         "a late put stays",
-        "return has_expired or left.claim.finished != left.segment_id",
-        "return has_expired",
+        "return left.segment_id in expired or left.claim.finished != left.segment_id",
+        "return left.segment_id in expired",
     ),
-    Danger(_LEFTOVERS, "the rest of what expired stays", "return has_expired or left", "return left"),
+    Danger(_LEFTOVERS, "the rest of what expired stays", "return left.segment_id in expired or left", "return left"),
     Danger(
         "remote_storage/upload/tier_host.py",
         "a late put stays where nothing is to be tiered",
@@ -60,15 +60,15 @@ REVERTED = (
         "        for location in ():",
     ),
     Danger(
-        "remote_storage/retire/expire_plan.py",
+        "remote_storage/retire/incomplete_end.py",
         "expire records no log start of what is lost",
-        "min(retention.log_start_offset or 0, oldest)",
+        "min(self.asked, self.oldest or 0)",
         "0",
     ),
     Danger(
-        "remote_storage/retire/expire_plan.py",
+        "remote_storage/retire/incomplete_end.py",
         "expire deletes a damaged segment that holds an offset that stays",
-        "if end is not None and end <= log_start:",
+        "if end is not None and end <= self.log_start:",
         "if end is not None:",
     ),
     Danger(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.left_over import make_old, tier_ours
+from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
@@ -55,9 +57,9 @@ def lose(store: DirectoryStore, offset: int, kind: KeyKind) -> None:
             store.delete([each.objects[kind].key])
 
 
-def expire(store: DirectoryStore, log_start: int) -> list[int]:
-    """Return base offsets of which any object is left when `expire --log-start` has ended."""
-    words = ("--topic", "orders", "--log-start", log_start, "--unmanaged", "--apply")
+def expire(store: DirectoryStore, log_start: int = 0, retention: str = "none") -> list[int]:
+    """Return base offsets of which any object is left when `expire` has ended."""
+    words = ("--topic", "orders", "--log-start", log_start, "--retention", retention, "--unmanaged", "--apply")
     ran = tiersnap("expire", "--remote", store.root, *words)
     assert ran.exit_code == 0, ran.err
     return [each.start_offset for each in list_partition_objects(store, PARTITION).attempts]
@@ -126,3 +128,30 @@ def test_expire_leaves_a_segment_of_ours_that_lost_an_object_while_its_log_holds
     lose(store, 5, kind)
     assert expire(store, 7) == [5, 10]
     assert expire(store, 10) == [10]
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "a broker's"])
+@pytest.mark.parametrize("kind", [KeyKind.RSM_MANIFEST, KeyKind.LOG])
+@pytest.mark.parametrize("offset", BASES)
+def test_expire_deletes_a_damaged_segment_by_the_time_of_its_objects_behind_what_goes(
+    store: DirectoryStore, tmp_path: Path, offset: int, kind: KeyKind, is_ours: bool
+) -> None:
+    fill(store, AIVEN, tmp_path / "logs", is_ours=is_ours)
+    damage(store, offset, kind)
+    assert expire(store, retention="100000d") == BASES
+    assert expire(store, retention="1d") == []
+
+
+@pytest.mark.parametrize("lose_or_damage", [lose, damage])
+def test_expire_deletes_no_incomplete_segment_of_ours_by_time_behind_one_that_stays(
+    store: DirectoryStore, tmp_path: Path, lose_or_damage: Callable[[DirectoryStore, int, KeyKind], None]
+) -> None:
+    """A client stamped a record with a time that is to come, or the store locks a segment."""
+    batches = {0: [data_batch(0, 5, 7, 0, 0, timestamp=4_102_444_800_000)]}
+    batches |= {base: [data_batch(base, 5, 7, 0, base)] for base in (5, 10)}
+    write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=15, topic_id=PARTITION.topic_id)
+    ran = tiersnap("tier", tmp_path / "logs", "--remote", store.root, "--apply")
+    assert ran.exit_code == 0, ran.err
+    make_old(store)
+    lose_or_damage(store, 5, KeyKind.RSM_MANIFEST)
+    assert expire(store, retention="1d") == [0, 5]
