@@ -28,7 +28,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
-from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -160,7 +160,8 @@ class MakeAgain:
             delete_in_reverse(store, made)
             return replace(planned, outcome=MendOutcome.DELETED)
         except TiersnapError as error:
-            why = error if mending.error is None else _both(record, mending.error, error)
+            first = None if isinstance(error, TransientError) else mending.error
+            why = error if first is None else _both(record, first, error)
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
         _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
         return replace(planned, outcome=MendOutcome.MENDED)

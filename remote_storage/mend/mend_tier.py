@@ -152,8 +152,12 @@ class MendTier:
     # Wrong segments.
 
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
-        """Replace segments that brokers read and that are wrong, or that lack objects which do not come back."""
-        lost = {each.metadata.id.segment_id: each for each in done if each.outcome is MendOutcome.FAILED}
+        """Replace segments that brokers read and that are wrong, or that lack objects which do not come back.
+
+        An object that only now does not come back is left to the next run, since its segment may be right.
+        """
+        failed_ones = (each for each in done if each.outcome is MendOutcome.FAILED)
+        lost = {each.metadata.id.segment_id: each for each in failed_ones if not isinstance(each.error, TransientError)}
         wrong = (bad.keys() - {each.metadata.id.segment_id for each in done}) | lost.keys()
         index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
         left = [

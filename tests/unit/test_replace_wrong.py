@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
@@ -43,7 +44,7 @@ from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.log.selection import Selection
@@ -282,6 +283,36 @@ def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
     assert right.snapshots() == right.expected()
     assert told(right.mend(delete_bad=True)) == [("DELETE", "MENDED")]
     assert not set(keys) & {info.key for info in right.store.list()}
+
+
+class NoPut:
+    """A store that does not answer when a key that ends so is put."""
+
+    def __init__(self, inner: ObjectStore, suffix: str) -> None:
+        self._inner, self._suffix = inner, suffix
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+        if key.endswith(self._suffix):
+            raise TransientError(f"{key}: no answer")
+        return self._inner.put_if_absent(key, data, metadata)
+
+
+@pytest.mark.parametrize("has_source", [False, True])
+def test_a_segment_whose_object_does_not_come_back_now_is_left_to_the_next_run(right, has_source):
+    """It is right: a second one would be there for ever."""
+    lost = right.layout.object_keys(right.records[3])[-1]
+    right.store.delete([lost])
+    objects = {info.key for info in right.store.list()}
+    store, source = NoPut(right.store, lost), MemoryStore() if has_source else None
+    done = right.mend(store=store, source=source, depth=CheckDepth.METADATA)
+    assert [each.outcome for each in done] == [MendOutcome.FAILED]
+    assert exit_code_of(done, right.failures) is ExitCode.TRANSIENT
+    assert {info.key for info in right.store.list() if "/claims/" not in info.key} == objects
+    assert told(right.mend(source=source)) == [("REBUILD", "MENDED")]
+    assert {info.key for info in right.store.list()} == {*objects, lost}
 
 
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
