@@ -23,7 +23,7 @@ from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacking
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
-from tiersnap.remote_storage.mend.stored_files import keep_copy, not_mended
+from tiersnap.remote_storage.mend.stored_files import not_mended, putting_back
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -153,8 +153,8 @@ class MakeAgain:
                 if not self.apply:
                     return planned
                 self.check_known(record)
-                keep_copy(store, record)
-                put_lacking(location, lacking, lambda: self.check_known(record), made)
+                with putting_back(location, record):
+                    put_lacking(location, lacking, lambda: self.check_known(record), made)
                 self.check_known(record)
         except DeletedByClusterError:
             delete_in_reverse(store, made)

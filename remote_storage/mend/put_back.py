@@ -22,7 +22,7 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.stored_files import index_files, keep_copy
+from tiersnap.remote_storage.mend.stored_files import index_files, putting_back
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -67,12 +67,12 @@ class PutBack:
     def _put_back(self, planned: Mending) -> None:
         assert planned.found is not None
         made: list[str] = []
-        keep_copy(self.target.store, planned.metadata)
         try:
-            if planned.action is MendAction.REBUILD:
-                self._rebuild(planned.metadata, planned.found, made)
-            else:
-                self._copy_all(planned.metadata, planned.found.objects, made)
+            with putting_back(self.target, planned.metadata):
+                if planned.action is MendAction.REBUILD:
+                    self._rebuild(planned.metadata, planned.found, made)
+                else:
+                    self._copy_all(planned.metadata, planned.found.objects, made)
             check_known(self.read, planned.metadata)
         except DeletedByClusterError:
             delete_in_reverse(self.target.store, made)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
@@ -13,14 +14,16 @@ from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.atomic_file import cannot_write
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.log.file_system import LOCAL
 
 _log = logging.getLogger(__name__)
@@ -96,9 +99,23 @@ def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
     return ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
 
 
-def keep_copy(store: ObjectStore, record: RemoteLogSegmentMetadata) -> None:
-    """Keep a segment whose objects come back, though another attempt has finished since; see `claims.keep`."""
-    claims.keep(store, claimed_as(record), record.id.segment_id)
+@contextmanager
+def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> Iterator[None]:
+    """Keep a segment whose objects come back, though another attempt has finished since; see `claims.keep`.
+
+    Unfinished uploads of it are aborted before and after: completed late, one would put another object there.
+
+    Raises:
+        TiersnapError: another attempt may delete it, or remote storage does not answer; nothing is written then.
+    """
+    store, segment_id, stem = location.store, record.id.segment_id, location.layout.stem(record)
+    claims.keep(store, claimed_as(record), segment_id)
+    abort_uploads_of(store, stem, segment_id)
+    try:
+        yield
+    finally:
+        with suppress(TiersnapError):  # what was put is there, or is taken back
+            abort_uploads_of(store, stem, segment_id)
 
 
 def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: SegmentObjects) -> RemoteSegment:

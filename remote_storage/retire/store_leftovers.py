@@ -66,10 +66,10 @@ def old_probes(store: ObjectStore, now: int, older_than: int) -> list[ObjectInfo
     return [probe for probe in store.list(PROBES) if now - probe.modified > older_than]
 
 
-def old_uploads(store: ObjectStore, older_than: int) -> list[UnfinishedUpload]:
+def old_uploads(store: ObjectStore, older_than: int, prefix: str = "") -> list[UnfinishedUpload]:
     """Return unfinished uploads that are older than so many ms; none where the store does not let them be listed."""
     try:
-        return [upload for upload in store.unfinished_uploads() if upload.age > older_than]
+        return [upload for upload in store.unfinished_uploads(prefix) if upload.age > older_than]
     except RemoteStorageError as error:
         if error.attrs.get("status") not in _NOT_ALLOWED:
             raise
@@ -92,6 +92,12 @@ def uploads_of_segments(
             claimed[key.partition] = tuple(claimed_segments(store, key.partition))
         claim = _claim_naming(store, key, claimed[key.partition])
         yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
+
+
+def abort_uploads_of(store: ObjectStore, stem: str, segment_id: str) -> None:
+    """Abort all unfinished uploads of a segment, whose keys begin with `stem`; those that cannot be are logged."""
+    count = _abort(store, [each for each in old_uploads(store, -1, stem) if segment_id in each.key])
+    _log.debug("aborted %d unfinished uploads of %s", count, segment_id)
 
 
 def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptStore:

@@ -17,6 +17,7 @@ from tiersnap.remote_storage.inventory.complete import check_layout
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
+from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.requests import Deadline
@@ -207,9 +208,7 @@ def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Cl
         if earlier.segment_id in job.replaced:
             continue
         of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
-        for upload in job.store.unfinished_uploads(job.location.layout.stem(of_it)):
-            if earlier.segment_id in upload.key:
-                job.store.abort_upload(upload)
+        abort_uploads_of(job.store, job.location.layout.stem(of_it), earlier.segment_id)
         if earlier.ended:
             continue  # it deleted its objects; what appears of it later goes with the leftovers
         Swept(failures=delete_copy(job.location, of_it)).check()

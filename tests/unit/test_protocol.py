@@ -29,6 +29,9 @@ FOUND = {
     "mend uploads a segment of a topic that is being deleted": (Kind.STUCK, "mended trouble", 89),
     "the manifest of the only copy is damaged": (Kind.STUCK, "mended damage", 2011),
     "all manifests are damaged": (Kind.STUCK, "mended damage", 2095),
+    "mend replaces a segment as the store does not answer": (Kind.PUBLISHED, "mended losses", 9076),
+    "mend leaves an upload of what it puts back": (Kind.STUCK, "mended losses", 30267),
+    "mend leaves an upload of an object that is lost twice": (Kind.STUCK, "mended losses", 50027),
 }
 """What random seeds have found, and what few of them meet."""
 
