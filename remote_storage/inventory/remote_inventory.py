@@ -261,12 +261,14 @@ def leftovers_of(
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
     That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
-    of attempts that another one took over, that ended or that did not finish, and of any of ours that expired.
+    of attempts that another one took over, that ended or that did not finish, and of any of ours that expired. A
+    complete one stays while no finished one is: it may be all that there is of its offsets.
 
     Args:
         expired: ids of incomplete segments whose offsets nobody misses.
     """
-    left = (each for each in found.leftovers if _is_over(each, expired))
+    complete = {each.segment_id for each in found.uncounted}
+    left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each, expired))
     return [*found.superseded, *(each for each in left if each not in found.superseded)]
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
-from tiersnap.remote_storage.inventory.complete import check_layout
+from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
@@ -53,6 +53,7 @@ class CopyAttempt:
     copy: SegmentCopy
     claimed: Claim
     began: float  # seconds of the monotonic clock
+    superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete copies that go once this one is finished
 
     def look(self) -> None:
         """See that the bytes and the claim are there still.
@@ -89,6 +90,8 @@ class CopyAttempt:
             return Ended((started, self._event(None, error)))
         if job.known is not None and not job.location.is_local:
             job.known.add(self.claimed.holder.segment_id, *self.copy.shown)
+        for each in self.superseded:
+            delete_copy(job.location, each)  # what is left goes with the leftovers
         done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
@@ -158,7 +161,7 @@ def begin_attempt(
     attempt = CopyAttempt(job, segment, copy, claimed, began)
     try:
         with deadline:
-            delete_earlier(job, copy.metadata, claimed)
+            attempt = replace(attempt, superseded=delete_earlier(job, copy.metadata, claimed))
         copy.send(deadline)
     except TiersnapError as error:
         return attempt.failed(error)
@@ -195,8 +198,12 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     return claims.reopen(job.store, claimed, new, is_whole=is_whole)
 
 
-def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:
+def delete_earlier(
+    job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Claim
+) -> tuple[RemoteLogSegmentMetadata, ...]:
     """Delete what the earlier attempts of a claim left; it names them, so it is ours beyond doubt.
+
+    Returns the complete copies among it. They stay until another copy is finished: one may be all that there is.
 
     Args:
         metadata: of the attempt that holds the claim.
@@ -204,11 +211,14 @@ def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Cl
     Raises:
         TransientError: something could not be deleted.
     """
-    for earlier in claimed.earlier:
-        if earlier.segment_id in job.replaced:
-            continue
-        of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
-        abort_uploads_of(job.store, job.location.layout.stem(of_it), earlier.segment_id)
-        if earlier.ended:
-            continue  # it deleted its objects; what appears of it later goes with the leftovers
-        Swept(failures=delete_copy(job.location, of_it)).check()
+    earlier = {each.segment_id: each for each in claimed.earlier if each.segment_id not in job.replaced}
+    made = {each: replace(metadata, id=replace(metadata.id, segment_id=each)) for each in earlier}
+    for segment_id, of_it in made.items():
+        abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)
+    # An attempt that ended deleted its objects; what appears of it later goes with the leftovers.
+    left = [segment_id for segment_id, each in earlier.items() if not each.ended]
+    complete = complete_segments(job.location, job.partition, left) if left else frozenset()
+    for segment_id in left:
+        if segment_id not in complete:
+            Swept(failures=delete_copy(job.location, made[segment_id])).check()
+    return tuple(made[segment_id] for segment_id in left if segment_id in complete)

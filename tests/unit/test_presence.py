@@ -17,6 +17,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -198,9 +199,13 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
     found = look_at(store, layout)
     assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
     assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
-    rows = rows_of(
-        tier_partition(RemoteLocation(store, layout), PARTITION, planned(folder), Tierer("run-2", 0, wait=0))
-    )
+    before = {info.key for info in store.list()}
+    for key in before:
+        age(store, key, YEAR_MS)
+    assert sweep_partition(store, look_at(store, layout)) == Swept()
+    assert {info.key for info in store.list()} == before, "it is all that there is of these offsets"
+    location = RemoteLocation(store, layout)
+    rows = rows_of(tier_partition(location, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
     assert [row["error"] for row in rows] == [None] * len(rows)
     (again,) = [copy for copy in look_at(store, layout).segments if copy.start_offset == 5]
     assert again.segment_id not in {first.id.segment_id, second.id.segment_id}

@@ -29,6 +29,8 @@ from tests.reference.planned import (
 from tests.reference.tiered import age, rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -383,6 +385,31 @@ def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_p
     (row,) = run(store, layout, segments[:1])
     assert (row["segment_id"], row["error"]) == (second.id.segment_id, None)
     assert_tiered_once(store, layout, name, CLOSED[:1])
+
+
+def test_a_complete_copy_stays_until_another_one_is_finished(tmp_path, store, layout, name, segments):
+    """The copy that the claim calls finished lost its log; that of an attempt before is all that there is."""
+    first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
+    held = ClaimedSegment(PARTITION, 0, 0)
+    claims.claim(store, held, Attempt(first.id.segment_id, "run-0"))
+    claims.finish(store, claims.claim(store, held, Attempt(second.id.segment_id, "run-0")))
+    store.delete([layout.log_key(second)])
+    calls = 0
+    while True:
+        calls += 1
+        again = DirectoryStore(tmp_path / str(calls))
+        shutil.copytree(store.root, again.root)
+        try:
+            run(FlakyStore(again, {calls: Fault.CRASH_AFTER}), layout, segments[:1])
+            break
+        except Crash:
+            listed = list_segments(again, PARTITION, local=layout.is_local)
+            assert any(isinstance(read_segment(again, each), RemoteSegment) for each in listed), calls
+        rows = run(again, layout, segments[:1])
+        assert [row["error"] for row in rows] == [None] * len(rows)
+        run(again, layout, segments[:1])
+        assert_tiered_once(again, layout, name, CLOSED[:1])
+    assert calls > 10
 
 
 def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments):
