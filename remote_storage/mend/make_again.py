@@ -36,6 +36,14 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedSegments:
+    """Reasons why segments are wrong, by their ids; and ids of those that are right, as far as they were read."""
+
+    wrong: Mapping[str, str]
+    sound: frozenset[str]
+
+
 @dataclass(frozen=True)
 class RemoteLogs:
     """Sources of the right content of segments of several partitions.
@@ -55,17 +63,19 @@ class RemoteLogs:
         """Return the store of the location."""
         return self.location.store
 
-    def wrong(self, partition: TopicIdPartition, depth: CheckDepth | None) -> dict[str, str]:
-        """Return what is wrong with segments, by their ids; nothing without a depth."""
-        if depth is None:
-            return {}
+    def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> VerifiedSegments:
+        """Verify a partition.
+
+        Raises:
+            TiersnapError: remote storage does not answer, or refuses.
+        """
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
         check = PartitionCheck(self.location, partition, asked, compare_locally=compare)
-        return {
-            each.segment_id: each.reason for each in check.checks() if each.segment_id and not each.verdict.is_sound
-        }
+        checks = [each for each in check.checks() if each.segment_id]
+        wrong = {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
+        return VerifiedSegments(wrong, frozenset(each.segment_id for each in checks if each.verdict.is_sound))
 
     @contextmanager
     def right_segments(

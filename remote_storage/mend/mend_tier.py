@@ -119,7 +119,8 @@ class MendTier:
         """Mend one partition; what a check that failed does not tell is neither replaced nor deleted."""
         bad: Mapping[str, str] | None = None
         try:
-            bad = self.logs.wrong(partition, self.request.depth)
+            depth = self.request.depth
+            bad = {} if depth is None else self.logs.verify(partition, depth).wrong
         except TiersnapError as error:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})

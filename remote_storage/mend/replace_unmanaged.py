@@ -1,8 +1,9 @@
 """Wrong segments of ours that no broker manages, replaced by right ones under new ids, and deleted.
 
 No record names them: a claim says that tiersnap uploaded a segment, and which one counts. So the wrong one is deleted
-when the right one is finished; if a run is killed between the two, the next run deletes it. A segment that no claim
-names may be a broker's: it stays, and is named.
+when the right one is finished: one that this run made, or verified. If a run is killed between the two, the next run
+deletes it; if it is killed while it deletes, the rest is a leftover. A segment that no claim names may be a broker's:
+it stays, and is named.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import metadata_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
@@ -22,14 +24,15 @@ from tiersnap.remote_storage.mend.replace_wrong import failed, upload_right
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.retire.partition_leftovers import Swept
-from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first
+from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
-from tiersnap.remote_storage.upload.uploader import delete_copy
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
 
 _log = logging.getLogger(__name__)
+
+_AGAIN = "run the same command again"
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,18 @@ class ReplaceUnmanaged:
         known = {each.metadata.id.segment_id for each in lacking}
         for partition in partitions:
             try:
-                wrong = self.logs.wrong(partition, depth)
-                yield from self._of_partition(partition, {key: wrong[key] for key in wrong.keys() - known})
+                found = self.logs.verify(partition, depth)
+                wrong = {key: why for key, why in found.wrong.items() if key not in known}
+                yield from self._of_partition(partition, wrong, found.sound)
             except TransientError as error:
                 self.failures.append(error)
                 return  # a server that does not answer is asked once
             except TiersnapError as error:
                 self.failures.append(error)
 
-    def _of_partition(self, partition: TopicIdPartition, wrong: Mapping[str, str]) -> list[Mending]:
+    def _of_partition(
+        self, partition: TopicIdPartition, wrong: Mapping[str, str], sound: frozenset[str]
+    ) -> list[Mending]:
         location = self.logs.location
         if not wrong:
             return []
@@ -73,11 +79,14 @@ class ReplaceUnmanaged:
             *there.uncounted,
         ]
         found = {each.segment_id: each for each in listed if each.segment_id in wrong}.values()
-        job = TierJob(location, partition, self.tierer, replaced=frozenset(wrong))
+        job = TierJob(location, partition, self.tierer, replaced=frozenset(wrong), verified=sound)
         records = [each.metadata for each in found if isinstance(each, RemoteSegment)]
         with self.logs.right_segments(partition, records, wrong) as right:
-            ordered = sorted(found, key=lambda each: each.start_offset)
-            return [self._replaced(each, right, job, wrong[each.segment_id]) for each in ordered]
+            done: list[Mending] = []
+            for each in sorted(found, key=lambda each: each.start_offset):
+                done.append(self._replaced(each, right, job, wrong[each.segment_id]))
+                job = replace(job, verified=sound.union(one.replaced_by for one in done))
+            return done
 
     def _replaced(
         self, found: RemoteSegment | IncompleteSegment, right: RightSegments, job: TierJob, reason: str
@@ -91,7 +100,7 @@ class ReplaceUnmanaged:
         record = found.metadata
         planned = _planned(record, reason)
         try:
-            claim = read_claim(job.store, found.claimed_as)
+            claim = claims.read_claim(job.store, found.claimed_as)
             if claim is None or found.segment_id not in claim.segment_ids:
                 raise _not_ours(record, reason)
             check_plaintext(job.location, record, allowed=self.allow_plaintext)
@@ -102,11 +111,24 @@ class ReplaceUnmanaged:
                 segment_id = upload_right(job, segment)
             if segment_id is None:
                 raise not_rebuilt(record, "other segments hold its offsets")
-            Swept(failures=delete_copy(job.location, record)).check()
+            _delete_wrong(job, found, segment_id)
         except TiersnapError as error:
             return failed(planned, error)
         _log.info("uploaded %s in the place of %s, and deleted that", segment_id, record.id)
         return replace(planned, outcome=MendOutcome.MENDED, replaced_by=segment_id)
+
+
+def _delete_wrong(job: TierJob, wrong: RemoteSegment, right_id: str) -> None:
+    """Delete a wrong segment in whose place another one is finished; the claim lets go of it first.
+
+    Raises:
+        TransientError: the other one is not there any more, or an object could not be deleted.
+    """
+    if right_id not in complete_segments(job.location, job.partition, {right_id}):
+        raise TransientError(f"{wrong.metadata.id}: not deleted: {right_id} is not complete any more", hint=_AGAIN)
+    gone = replace(job.new_attempt(), segment_id=wrong.segment_id)
+    claims.let_go(job.store, wrong.claimed_as, gone, instead=right_id)
+    Swept(failures=delete_visible_first(job.store, wrong.keys)).check()
 
 
 def _is_attempt(left: IncompleteSegment) -> bool:

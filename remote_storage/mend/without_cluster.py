@@ -45,7 +45,7 @@ class UnmanagedTier:
         is_wanted: takes the topics.
         unmanaged: the user says that no broker manages them.
         failures: why partitions are left as they are, once `lacking` has gone through.
-        partitions: those that may be mended, likewise.
+        partitions: the others, likewise.
     """
 
     logs: RemoteLogs
@@ -60,8 +60,9 @@ class UnmanagedTier:
             try:
                 if partition.topic_id is not None:
                     self._refuse_managed(partition)
+                    lacking = self._lacking_of(partition)
                     self.partitions.append(partition)
-                    yield from self._lacking_of(partition)
+                    yield from lacking
             except TransientError as error:
                 self.failures.append(error)
                 return  # a server that does not answer is asked once
@@ -71,7 +72,8 @@ class UnmanagedTier:
     def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
         store = self.logs.store
         found = list_remote_partition(self.logs.location, partition)
-        left = [(each, each.objects) for each in found.leftovers if _counts(each)]
+        gone = {each.segment_id for each in found.superseded}
+        left = [(each, each.objects) for each in found.leftovers if each.segment_id not in gone and _counts(each)]
         local = self.logs.local.of(partition)
         lineage = lineage_of(store, found.segments) if left else ()
         if not lineage and local is not None:

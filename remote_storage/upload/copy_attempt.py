@@ -151,7 +151,8 @@ def begin_attempt(
             ready = segment.bundle(job.store)
             claimed = _claim(job, segment)
             if claimed is None:
-                there = event_of_covered(job, segment, job.list_remote_partition(segment.base_offset))
+                inventory = job.counted(job.list_remote_partition(segment.base_offset))
+                there = event_of_covered(job, segment, inventory)
                 return Ended((there or job.event(segment),))
         copy = SegmentCopy(job.location, ready, job.metadata(ready, claimed.holder))
     except ClaimedError as error:
@@ -188,7 +189,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     if claimed.finished is None:
         return claimed
     inventory = job.list_remote_partition(segment.base_offset)
-    if is_covered(segment, inventory):
+    if claimed.finished not in job.replaced and is_covered(segment, job.counted(inventory)):
         return None
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
     check_not_expired(segment, inventory)

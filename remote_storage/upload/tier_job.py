@@ -95,7 +95,8 @@ class TierJob:
     """One partition to tier: its place in remote storage, what was read there, and who tiers it.
 
     Attributes:
-        replaced: ids of segments that brokers know and that are wrong: they count for nothing here, and stay.
+        replaced: ids of segments that are wrong and that `mend` replaces: no attempt deletes them.
+        verified: ids of the segments that may stand in their place; None if nobody verified the partition.
     """
 
     location: RemoteLocation
@@ -103,6 +104,7 @@ class TierJob:
     tierer: Tierer
     known: KnownManifests | None = None
     replaced: frozenset[str] = frozenset()
+    verified: frozenset[str] | None = None
 
     @property
     def store(self) -> ObjectStore:
@@ -111,8 +113,19 @@ class TierJob:
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """List the partition as it is now; `local_start` is the base offset of the first local segment."""
-        found = list_remote_partition(self.location, self.partition, local_start=local_start, known=self.known)
-        return replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.replaced))
+        return list_remote_partition(self.location, self.partition, local_start=local_start, known=self.known)
+
+    def counted(self, found: RemoteInventory) -> RemoteInventory:
+        """Return the inventory with the segments that count here.
+
+        In the place of a wrong segment none of ours counts that its claim does not call finished: nobody may have
+        looked at what an earlier attempt left.
+        """
+        if not self.replaced:
+            return found
+        right = (each for each in found.segments if self.verified is None or each.segment_id in self.verified)
+        finished = (each for each in right if each.claim is None or each.claim.finished == each.segment_id)
+        return replace(found, segments=tuple(each for each in finished if each.segment_id not in self.replaced))
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""
