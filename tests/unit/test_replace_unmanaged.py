@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocol.memory_store import MemoryStore
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
-from tests.reference.left_over import make_old, tier_ours
+from tests.reference.left_over import DAY, tier_ours
 from tests.reference.planned import PARTITION, planned
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.check.local_log import local_logs
@@ -29,7 +30,6 @@ from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, Claim
 from tiersnap.remote_storage.stored.claim_holder import this_process
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -41,6 +41,7 @@ from tiersnap.snapshot.replay.replay_start import Beginnings
 
 pytestmark = pytest.mark.unit
 
+WRITES = {"put_if_absent", "put_file_if_absent", "replace_if", "delete"}
 NOW = 1_700_000_000_500
 GONE = replace(this_process(), process_start=this_process().process_start + "0")
 
@@ -49,7 +50,7 @@ class Place:
     """Three segments that tiersnap uploaded, the second of them wrong, and the log on this host."""
 
     def __init__(self, folder: Path, layout: Layout) -> None:
-        self.layout, self.store, self.logs = layout, DirectoryStore(folder / "remote"), folder / "logs"
+        self.layout, self.store, self.logs = layout, MemoryStore(), folder / "logs"
         tier_ours(self.store, layout, self.logs)
         self.wrong = self.segments()[1]
         self.right = {key: self.store.get(key) for key in self.wrong.keys}
@@ -59,7 +60,7 @@ class Place:
         """Damage an index of the segment that is to be wrong."""
         suffix = ".timeindex" if self.layout.is_local else ".indexes"
         (key,) = (key for key in self.wrong.keys if key.endswith(suffix))
-        (self.store.root / key).write_bytes(self.store.get(key)[:-1] + b"?")
+        self.store.replace(key, self.store.get(key)[:-1] + b"?")
 
     def segments(self) -> tuple[RemoteSegment, ...]:
         return list_remote_partition(self.store, PARTITION, local=self.layout.is_local).segments
@@ -92,7 +93,7 @@ class Place:
 
     def sweep(self) -> None:
         """What `tier` and `expire` do first, days later."""
-        make_old(self.store)
+        self.store.time += 2 * DAY
         sweep_partition(self.store, list_remote_partition(self.store, PARTITION, local=self.layout.is_local))
 
 
@@ -117,24 +118,30 @@ def test_a_wrong_segment_is_replaced_and_deleted(place):
 
 
 def killed(place: Place) -> Iterator[int]:
-    """Kill `mend` at each request in turn, until one comes to its end."""
-    call = 0
+    """Kill `mend` behind each write in turn, each time from the beginning, until one comes to its end."""
+    call, before = 0, dict(place.store.objects)
     while True:
         call += 1
+        place.store.objects = dict(before)
         try:
-            place.mend(FlakyStore(place.store, {call: Fault.CRASH_AFTER}))
+            place.mend(FlakyStore(place.store, {call: Fault.CRASH_AFTER}, counted=WRITES))
             return
         except Crash:
             yield call
 
 
-def test_mend_killed_anywhere_leaves_nothing_behind_and_loses_nothing(place):
-    for _ in killed(place):
-        assert {each.start_offset for each in place.segments()} == {0, 5, 10}
-    assert place.sound() == {0, 5, 10}
+def check_ended(place: Place) -> None:
     place.sweep()
-    assert len({keys.recognise(key).segment_id for key in place.objects()}) == 3
     assert place.sound() == {0, 5, 10}
+    assert len({keys.recognise(key).segment_id for key in place.objects()}) == 3
+
+
+def test_mend_killed_anywhere_leaves_nothing_behind_and_loses_nothing(place):
+    for call in killed(place):
+        assert {each.start_offset for each in place.segments()} == {0, 5, 10}, call
+        place.mend()
+        check_ended(place)
+    check_ended(place)
     assert told(place.mend()) == []
 
 
@@ -177,10 +184,8 @@ def test_tier_goes_on_where_mend_was_killed(tmp_path):
         tierer = Tierer("tier", NOW, process=GONE, wait=0)
         rows = rows_of(tier_partition(place.store, place.layout, PARTITION, planned(place.logs / "orders-0"), tierer))
         assert [row["error"] for row in rows] == [None] * len(rows)
-        assert {each.start_offset for each in place.segments()} == {0, 5, 10}
-    place.sweep()
-    assert place.sound() == {0, 5, 10}
-    assert len({keys.recognise(key).segment_id for key in place.objects()}) == 3
+        place.mend()
+        check_ended(place)
 
 
 def test_the_failure_of_a_partition_is_said_once(place):
