@@ -43,7 +43,7 @@ from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.uploader import delete_copy
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
@@ -147,11 +147,19 @@ class ReplaceWrong:
             plan = self._plan([_renamed(mending.metadata, mending.replaced_by)], job.replaced)
             mending = _as_planned(mending, plan, mending.replaced_by)
             if mending.error is None:
+                self._check_complete(mending)
                 publish_plans(self.metadata_topic, self.reader, [plan], None)
                 mending = replace(mending, outcome=MendOutcome.MENDED)
         except TiersnapError as error:
             return failed(mending, error)
         return mending
+
+    def _check_complete(self, mending: Mending) -> None:
+        """See that a segment which was uploaded is there still: it is going to hide one that brokers read."""
+        right = mending.replaced_by
+        if right not in self._complete(mending.metadata.id.topic_id_partition, {right}):
+            why = f"{right}, which is to take its place, has lost an object since it was uploaded"
+            raise TransientError(f"{mending.metadata.id}: {why}", hint="run the same command again: it uploads anew")
 
     def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
         """Plan the records of new segments; the copy task goes on behind them, so it need not rest."""

@@ -32,6 +32,7 @@ FOUND = {
     "mend replaces a segment as the store does not answer": (Kind.PUBLISHED, "mended losses", 9076),
     "mend leaves an upload of what it puts back": (Kind.STUCK, "mended losses", 30267),
     "mend leaves an upload of an object that is lost twice": (Kind.STUCK, "mended losses", 50027),
+    "what mend uploaded is lost before brokers know it": (Kind.STUCK, "mended trouble", 71093),
     "an object of a wrong segment cannot be deleted": (Kind.UNMANAGED, "mended damage", 12015),
 }
 """What random seeds have found, and what few of them meet."""
