@@ -18,12 +18,19 @@ from deltalake import write_deltalake
 from tests.reference.command import tiersnap
 from tests.reference.local_facts import local_facts
 from tests.reference.recovered import DATA
+from tests.reference.stored_snapshots import put_snapshot
 from tiersnap.jobs.cli import cli
 from tiersnap.jobs.command import SECTIONS
 from tiersnap.jobs.commands import COMMANDS, GROUPS
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.settings import commands_of, long_options
+from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
+from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.tables.schemas import PARTITIONS
 
 pytestmark = pytest.mark.unit
@@ -57,12 +64,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / disk).mkdir()
         shutil.copy(root / "data" / "meta.properties", root / disk)
     assert tiersnap("tier", root / "data", "--remote", root / "tiers", "--apply").exit_code == 0
+    _store_a_snapshot(root)
     facts = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(root / "data", run=1, now=clock()))
     write_deltalake(root / "warehouse" / "partitions", facts, mode="append")
     for day in ("yesterday", "today"):
         tiersnap("scan", root / "data", "--report", root / day)
     (root / "tiersnap.yaml").write_text("expiration: 8d\n", encoding="utf-8")
     return root
+
+
+def _store_a_snapshot(root: Path) -> None:
+    """What a run stores, and `install` brings to a host."""
+    log_dir, store = open_log_dir(str(root / "data")), DirectoryStore(root / "tiers")
+    partition = next(each for each in log_dir.partitions() if each.topic == "orders")
+    offset, file = next(iter(partition.snapshots.items()))
+    snapshot = TrustedSnapshot(offset, Path(file.path).read_bytes(), Provenance.COMPUTED)
+    at = name_of(partition)
+    record, _ = put_snapshot(store, at, snapshot, run_id="r1", fold_start_offset=0)
+    put_manifest(store, at, "r1", [record])
 
 
 def in_world(example: str, root: Path) -> list[str]:
