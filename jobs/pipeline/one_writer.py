@@ -43,7 +43,7 @@ def only_run(
     that runs do not overlap.
 
     Args:
-        writes: a plan, which does not, makes no folder and keeps nobody off.
+        writes: a plan, which does not, makes no folder: where there is none, no run is at work.
 
     Raises:
         TransientError: another run is at work; so what is given says when another has taken over.
@@ -53,15 +53,12 @@ def only_run(
         yield _nothing
         return
     if warehouse.startswith("s3://"):
-        if not writes:
-            yield _nothing
-            return
         with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
             yield check
         return
     _, folder = resolve(warehouse)
     refuse_log_dir(folder, "the warehouse")
-    if not writes:
+    if not writes and not Path(folder).exists():
         yield _nothing
         return
     with _locked(warehouse, Path(folder), run_id):
