@@ -20,6 +20,7 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
@@ -51,6 +52,7 @@ class Place:
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.layout, self.store, self.logs = layout, MemoryStore(), folder / "logs"
+        self.location = RemoteLocation(self.store, layout)
         tier_ours(self.store, layout, self.logs)
         self.wrong = self.segments()[1]
         self.right = {key: self.store.get(key) for key in self.wrong.keys}
@@ -63,7 +65,7 @@ class Place:
         self.store.replace(key, self.store.get(key)[:-1] + b"?")
 
     def segments(self) -> tuple[RemoteSegment, ...]:
-        return list_remote_partition(self.store, PARTITION, local=self.layout.is_local).segments
+        return list_remote_partition(self.location, PARTITION).segments
 
     def claim(self) -> Claim:
         found = claims.read_claim(self.store, self.wrong.claimed_as)
@@ -76,7 +78,9 @@ class Place:
     def mend(self, store: ObjectStore | None = None) -> tuple[list[Mending], list[TiersnapError]]:
         """As the command does: what lacks objects first, then what is wrong."""
         local = local_logs([str(self.logs)], Selection(), Beginnings(), check_crc=True)
-        logs = RemoteLogs(store or self.store, self.layout, MendRules(Expiry(None, NOW), None), local, {})
+        logs = RemoteLogs(
+            replace(self.location, store=store or self.store), MendRules(Expiry(None, NOW), None), local, {}
+        )
         tier = UnmanagedTier(logs, lambda _: True, unmanaged=True)
         lacking = list(tier.lacking())
         done = list(MakeAgain(logs, tier.check_known, allow_plaintext=False, apply=True).each(lacking))
@@ -88,13 +92,13 @@ class Place:
     def sound(self) -> set[int]:
         """The base offsets at which a segment is right, by `verify --depth full`."""
         asked = CheckRequest(CheckDepth.FULL, NOW, None)
-        found = PartitionCheck(self.store, PARTITION, asked, self.layout.is_local).checks()
+        found = PartitionCheck(self.location, PARTITION, asked).checks()
         return {each.base_offset for each in found if each.verdict.is_sound}
 
     def sweep(self) -> None:
         """What `tier` and `expire` do first, days later."""
         self.store.time += 2 * DAY
-        sweep_partition(self.store, list_remote_partition(self.store, PARTITION, local=self.layout.is_local))
+        sweep_partition(self.store, list_remote_partition(self.location, PARTITION))
 
 
 @pytest.fixture(name="place", params=["aiven", "local-tiered-storage"])
@@ -182,7 +186,7 @@ def test_tier_goes_on_where_mend_was_killed(tmp_path):
     place = Place(tmp_path, open_layout("aiven"))
     for _ in killed(place):
         tierer = Tierer("tier", NOW, process=GONE, wait=0)
-        rows = rows_of(tier_partition(place.store, place.layout, PARTITION, planned(place.logs / "orders-0"), tierer))
+        rows = rows_of(tier_partition(place.location, PARTITION, planned(place.logs / "orders-0"), tierer))
         assert [row["error"] for row in rows] == [None] * len(rows)
         place.mend()
         check_ended(place)
