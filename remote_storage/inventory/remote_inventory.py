@@ -20,9 +20,9 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, li
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
-from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
+from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import list_beside_claims, read_claim
+from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError

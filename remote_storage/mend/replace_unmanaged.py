@@ -24,8 +24,8 @@ from tiersnap.remote_storage.mend.replace_wrong import failed, upload_right
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.own_objects import claims
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first
-from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth

@@ -27,10 +27,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
+from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
+from tiersnap.remote_storage.own_objects.deletion_record import read_record
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
-from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.deletion_record import read_record
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
 from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import LOCAL

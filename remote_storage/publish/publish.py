@@ -32,11 +32,11 @@ from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, Me
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.units import count_of
 

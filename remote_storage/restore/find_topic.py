@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
+from tiersnap.remote_storage.own_objects.deletion_record import read_records
 from tiersnap.remote_storage.restore.request import RestoreRequest
-from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.deletion_record import read_records
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, UsageError
 from tiersnap.snapshot.units import count_of

@@ -27,6 +27,7 @@ from tiersnap.remote_storage.inventory.remote_segment import (
 )
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
 from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (
@@ -40,7 +41,6 @@ from tiersnap.remote_storage.restore.published import (
 from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
 from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target, choose_destination
-from tiersnap.remote_storage.stored.deletion_record import read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file

@@ -20,6 +20,9 @@ from tiersnap.remote_storage.inventory.partition_objects import list_partition_o
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
+from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate
@@ -27,9 +30,6 @@ from tiersnap.remote_storage.retire.orphans import Aged, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours, remove
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first, sweep_partition
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
-from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
-from tiersnap.remote_storage.stored.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 

@@ -24,14 +24,14 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newe
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import is_gone
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS, read_claim
+from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record
 from tiersnap.remote_storage.retire.incomplete_end import EndOf, IncompleteLimits, end_of_incomplete, ids_past
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers
 from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention, expired
-from tiersnap.remote_storage.stored.claim import ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import is_gone
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
-from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import TiersnapError, TransientError

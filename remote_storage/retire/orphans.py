@@ -17,10 +17,10 @@ from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.claim import Claim
+from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
-from tiersnap.remote_storage.stored.claim import Claim
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
 from tiersnap.snapshot.units import utc
 

@@ -21,6 +21,8 @@ from tiersnap.remote_storage.inventory.partition_objects import (
 )
 from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
+from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import (
@@ -41,8 +43,6 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     old_uploads,
     uploads_of_segments,
 )
-from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, failure
 

@@ -19,9 +19,9 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
     leftovers_of,
 )
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Claim
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Claim
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import TransientError
 

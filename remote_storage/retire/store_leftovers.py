@@ -21,13 +21,13 @@ from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged, Orphan
 from tiersnap.remote_storage.retire.partition_leftovers import GRACE_MS
-from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded

@@ -34,7 +34,7 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     RETENTION_MS,
     UNLIMITED,
 )
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigs
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs
 from tiersnap.snapshot.errors import TransientError
 
 Values = Mapping[str, str | None]

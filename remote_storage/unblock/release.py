@@ -19,10 +19,10 @@ from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_s
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.unblock.disable_copying import own_values, settings_while_off, still_aside, toggle
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock_outcome import End

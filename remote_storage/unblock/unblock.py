@@ -16,10 +16,10 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of_each
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of

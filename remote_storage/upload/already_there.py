@@ -14,8 +14,8 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
 from tiersnap.snapshot.errors import TiersnapError

@@ -1,8 +1,8 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of stored.claims. `begin_attempt` ends before anything is visible, so several segments may be begun at
-once; they are completed in the order of their offsets. Whoever is killed anywhere leaves its id in the claim, and the
-next attempt deletes what it left.
+The order is that of own_objects.claims. `begin_attempt` ends before anything is visible, so several segments may be
+begun at once; they are completed in the order of their offsets. Whoever is killed anywhere leaves its id in the claim,
+and the next attempt deletes what it left.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, Expired
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment

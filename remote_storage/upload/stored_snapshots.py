@@ -10,8 +10,8 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import (
+from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
+from tiersnap.remote_storage.own_objects.snapshot_objects import (
     TOOL,
     SnapshotManifest,
     SnapshotRecord,

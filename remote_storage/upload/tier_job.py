@@ -16,8 +16,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
@@ -70,7 +70,7 @@ class Tierer:
     """The process that tiers; it is the same for all attempts of one task, also of a repeated or speculative one.
 
     Attributes:
-        run_id, warehouse, process: see stored.claim.Attempt.
+        run_id, warehouse, process: see own_objects.claim.Attempt.
         now: ms, the run's time; nothing here reads the host's clock.
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.

@@ -17,9 +17,9 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import Lost

@@ -173,8 +173,8 @@ TARGETS = (
     Target("remote_storage/retire/incomplete_end.py", ("test_expire_damaged.py",)),
     Target("remote_storage/retire/known_to_cluster.py", ("test_expire.py",)),
     Target("remote_storage/retire/expire_delete.py", ("test_expire.py",)),
-    Target("remote_storage/stored/claim_holder.py", ("test_claims.py",)),
-    Target("remote_storage/stored/claims.py", ("test_claims.py", "test_claims_interleaved.py")),
+    Target("remote_storage/own_objects/claim_holder.py", ("test_claims.py",)),
+    Target("remote_storage/own_objects/claims.py", ("test_claims.py", "test_claims_interleaved.py")),
     Target(
         "snapshot/replay/partition_replay.py",
         (
@@ -191,7 +191,7 @@ TARGETS = (
     Target("snapshot/formats/crc32c.py", ("test_records_crc.py",)),
     Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),
     Target("remote_storage/upload/segments_in_flight.py", ("test_tier_ahead.py",)),
-    Target("remote_storage/stored/deletion_record.py", ("test_expire.py",)),
+    Target("remote_storage/own_objects/deletion_record.py", ("test_expire.py",)),
     Target("remote_storage/retire/orphans_find.py", ("test_orphans.py",)),
     Target("remote_storage/publish/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),

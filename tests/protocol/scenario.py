@@ -21,7 +21,7 @@ from tests.protocol.world import DAY, HOUR, Hand, World
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.stored.deletion_record import read_record
+from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.snapshot.errors import ExitCode
 
 Command = Callable[[Hand], ExitCode]

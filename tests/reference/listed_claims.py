@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.claim import Claim
-from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.own_objects.claim import Claim
+from tiersnap.remote_storage.own_objects.claims import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 

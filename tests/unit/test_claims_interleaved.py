@@ -14,9 +14,9 @@ from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import Process, this_process
-from tiersnap.remote_storage.stored.claims import (
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.claims import (
     claim,
     finish,
     is_still_ours,

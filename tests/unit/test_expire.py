@@ -29,21 +29,21 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.retire.expire_delete import carry_out, delete_expired, errors_of, exit_code_of
-from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_use, plan_partition
-from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager, manager_of
-from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import Process, this_process
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, claim
-from tiersnap.remote_storage.stored.deletion_record import (
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS, claim
+from tiersnap.remote_storage.own_objects.deletion_record import (
     Deleting,
     ExpireRecord,
     read_record,
     read_records,
     write_record,
 )
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.retire.expire_delete import carry_out, delete_expired, errors_of, exit_code_of
+from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_use, plan_partition
+from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager, manager_of
+from tiersnap.remote_storage.retire.retention import Breach, ExpireAction, Retention
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

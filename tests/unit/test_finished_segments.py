@@ -24,11 +24,11 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claim, finish
+from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.publish.publish import exit_code_of
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claim, finish
-from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

@@ -22,10 +22,10 @@ from tiersnap.jobs.delta_tables import last_run, read_table
 from tiersnap.jobs.pipeline.warehouse import check_format
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.lease import Lease, LeaseHolder
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
+from tiersnap.remote_storage.own_objects.lease import Lease, LeaseHolder
+from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker

@@ -23,6 +23,10 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import this_process
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
@@ -30,10 +34,6 @@ from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import this_process
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -38,9 +38,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode

@@ -28,14 +28,14 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
+from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claim, finish
+from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import remove, unfinished
 from tiersnap.remote_storage.retire.store_leftovers import judge_saved_configs
-from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claim, finish
-from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import ALLOWED_TRANSITIONS, SegmentState
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.formats.crc32c import crc32c
 
 pytestmark = pytest.mark.unit

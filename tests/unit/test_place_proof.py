@@ -20,6 +20,8 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claim, finish, reopen
 from tiersnap.remote_storage.publish.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
 from tiersnap.remote_storage.publish.location_proof import (
     Evidence,
@@ -33,8 +35,6 @@ from tiersnap.remote_storage.publish.storage_manager import (
     layout_of_classes,
     place_of_broker,
 )
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claim, finish, reopen
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 

@@ -17,9 +17,9 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claim, finish
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer

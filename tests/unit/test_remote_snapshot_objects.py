@@ -9,7 +9,7 @@ from tests.reference.stored_snapshots import put_snapshot
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.snapshot_objects import (
+from tiersnap.remote_storage.own_objects.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     list_manifests,

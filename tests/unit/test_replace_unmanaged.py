@@ -27,10 +27,10 @@ from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Attempt, Claim
+from tiersnap.remote_storage.own_objects.claim_holder import this_process
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Attempt, Claim
-from tiersnap.remote_storage.stored.claim_holder import this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

@@ -10,7 +10,7 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.stored.snapshot_objects import list_manifests
+from tiersnap.remote_storage.own_objects.snapshot_objects import list_manifests
 from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit

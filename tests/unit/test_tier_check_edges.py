@@ -14,7 +14,7 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, TOPIC_ID, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
+from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.snapshot.report.remote_checks import RemoteChecked, read_lines, remote_checked

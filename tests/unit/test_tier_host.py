@@ -31,10 +31,10 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import this_process
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import this_process
+from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier

@@ -37,11 +37,11 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
-from tiersnap.remote_storage.stored import claims
-from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.stored.claim_holder import this_process
-from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
-from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, write_record
+from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_holder import this_process
+from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
+from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -8,12 +8,12 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, TOPIC, new_disk, restore, tiered_store
 from tests.reference.tiered import LOCAL, age
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.restore.find_topic import find_topic
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.restore import carry_out
 from tiersnap.remote_storage.restore.restore_plan import plan_topic
 from tiersnap.remote_storage.restore.target import open_target
-from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition

@@ -21,9 +21,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
-from tiersnap.remote_storage.stored import stored_json
-from tiersnap.remote_storage.stored.claim_holder import Process, this_process
-from tiersnap.remote_storage.stored.stored_json import LONGEST, Count, Crc, SegmentId, Stored, StoredObject, Text
+from tiersnap.remote_storage.own_objects import stored_json
+from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.stored_json import LONGEST, Count, Crc, SegmentId, Stored, StoredObject, Text
 from tiersnap.snapshot.errors import UsageError
 
 MAX_BYTES = 2 << 20

@@ -29,8 +29,8 @@ from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored import stored_json
-from tiersnap.remote_storage.stored.stored_json import Count, Crc, Offset, Stored, StoredObject
+from tiersnap.remote_storage.own_objects import stored_json
+from tiersnap.remote_storage.own_objects.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored import stored_json
-from tiersnap.remote_storage.stored.stored_json import Offset, SegmentId, Stored, StoredObject
+from tiersnap.remote_storage.own_objects import stored_json
+from tiersnap.remote_storage.own_objects.stored_json import Offset, SegmentId, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _log = logging.getLogger(__name__)
