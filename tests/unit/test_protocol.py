@@ -34,6 +34,7 @@ FOUND = {
     "mend leaves an upload of an object that is lost twice": (Kind.STUCK, "mended losses", 50027),
     "what mend uploaded is lost before brokers know it": (Kind.STUCK, "mended trouble", 71093),
     "an object of a wrong segment cannot be deleted": (Kind.UNMANAGED, "mended damage", 12015),
+    "expire meets a segment whose manifest is damaged": (Kind.UNMANAGED, "mended damage", 9033),
 }
 """What random seeds have found, and what few of them meet."""
 
