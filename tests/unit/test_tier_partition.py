@@ -403,7 +403,7 @@ def test_a_complete_copy_stays_until_another_one_is_finished(tmp_path, store, la
             run(FlakyStore(again, {calls: Fault.CRASH_AFTER}), layout, segments[:1])
             break
         except Crash:
-            listed = list_segments(again, PARTITION, local=layout.is_local)
+            listed = list_segments(RemoteLocation(again, layout), PARTITION)
             assert any(isinstance(read_segment(again, each), RemoteSegment) for each in listed), calls
         rows = run(again, layout, segments[:1])
         assert [row["error"] for row in rows] == [None] * len(rows)
