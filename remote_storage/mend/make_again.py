@@ -146,7 +146,7 @@ class MakeAgain:
                 with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
                     done = [self._mended(each, right) if _is_left(each) else each for each in of_one]
             except TiersnapError as error:
-                done = [replace(each, error=each.error or error) if _is_left(each) else each for each in of_one]
+                done = [replace(each, error=_first(each, error)) if _is_left(each) else each for each in of_one]
             yield from done
 
     def _mended(self, mending: Mending, right: RightSegments) -> Mending:
@@ -170,8 +170,8 @@ class MakeAgain:
             delete_in_reverse(store, made)
             return replace(planned, outcome=MendOutcome.DELETED)
         except TiersnapError as error:
-            first = None if isinstance(error, TransientError) else mending.error
-            why = error if first is None else _both(record, first, error)
+            first = _first(mending, error)
+            why = error if first is error else _both(record, first, error)
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
         _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
         return replace(planned, outcome=MendOutcome.MENDED)
@@ -195,6 +195,11 @@ def _is_left(mending: Mending) -> bool:
     """Return whether a segment was looked for nowhere yet, or not found in --from."""
     is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
     return mending.action is MendAction.NONE and not is_refused
+
+
+def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
+    """Return why a segment did not come from --from, else `error`; and that, if the next run may not meet it."""
+    return error if mending.error is None or isinstance(error, TransientError) else mending.error
 
 
 def _both(record: RemoteLogSegmentMetadata, first: TiersnapError, second: TiersnapError) -> TiersnapError:

@@ -315,6 +315,32 @@ def test_a_segment_whose_object_does_not_come_back_now_is_left_to_the_next_run(r
     assert {info.key for info in right.store.list()} == {*objects, lost}
 
 
+class NoList:
+    """A store that lists the segments of partitions so many times, and does not answer the last time."""
+
+    def __init__(self, inner: ObjectStore, number: int) -> None:
+        self._inner, self._left = inner, number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
+        is_asked = prefix.endswith("/") and not prefix.startswith("claims/")
+        self._left -= is_asked
+        if is_asked and not self._left:
+            raise TransientError(f"{prefix}: no answer")
+        return self._inner.list(prefix, after=after)
+
+
+@pytest.mark.parametrize("number", range(2, 7))
+def test_a_segment_that_is_not_in_from_is_not_replaced_if_the_store_does_not_answer_now(right, number):
+    lost = right.layout.object_keys(right.records[3])[-1]
+    right.store.delete([lost])
+    objects = {info.key for info in right.store.list()}
+    right.mend(store=NoList(right.store, number), source=MemoryStore(), depth=CheckDepth.METADATA)
+    assert {info.key for info in right.store.list() if "/claims/" not in info.key} <= {*objects, lost}
+
+
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
     first = right.records[3]
     second = replace(first, id=replace(first.id, segment_id="AAAAAAAAAAAAAAAAAAAAAA"))
