@@ -193,10 +193,15 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
         return None
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
     check_not_expired(segment, inventory)
-    is_whole = claimed.finished in job.replaced.union(copy.segment_id for copy in inventory.segments)
-    if not is_whole:
+    there = job.replaced.union(copy.segment_id for copy in inventory.segments)
+    if job.verified is not None and claimed.finished in there - job.replaced - job.verified:
+        raise ClaimedError(
+            f"{claimed.segment}: another run finished {claimed.finished} since this one verified the partition",
+            hint="run the same command again: it verifies that one",
+        )
+    if claimed.finished not in there:
         check_layout(job.location, claimed)
-    return claims.reopen(job.store, claimed, new, is_whole=is_whole)
+    return claims.reopen(job.store, claimed, new, is_whole=claimed.finished in there)
 
 
 def delete_earlier(

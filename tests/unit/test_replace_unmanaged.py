@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.reference.planned import PARTITION, planned
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.check.local_log import local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.errors import ClaimedError
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import keys
@@ -31,7 +33,7 @@ from tiersnap.remote_storage.own_objects import claims
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim
 from tiersnap.remote_storage.own_objects.claim_holder import this_process
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import TiersnapError
@@ -190,6 +192,29 @@ def test_tier_goes_on_where_mend_was_killed(tmp_path):
         assert [row["error"] for row in rows] == [None] * len(rows)
         place.mend()
         check_ended(place)
+
+
+class Meanwhile:
+    """A store at which something happens right before the first claim is asked for."""
+
+    def __init__(self, inner: ObjectStore, act: Callable[[], object]) -> None:
+        self._inner, self._act = inner, [act]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+        if key.startswith("claims/") and self._act:
+            self._act.pop()()
+        return self._inner.put_if_absent(key, data, metadata)
+
+
+def test_two_runs_at_once_make_one_segment(place):
+    """What the other one made nobody has verified here: the next run does."""
+    done, _ = place.mend(Meanwhile(place.store, place.mend))
+    assert [type(each.error) for each in done] == [ClaimedError]
+    assert told(place.mend()) == []
+    check_ended(place)
 
 
 def test_the_failure_of_a_partition_is_said_once(place):
