@@ -119,7 +119,7 @@ def _plan(store: ObjectStore, stored: PartitionObjects, managed: Managed, retent
     segments = _expiring(store, found, retention)
     end_of = partial(end_of_incomplete, store, known, found)
     damaged = [each for each in incomplete if not each.missing]
-    segments += _damaged(damaged, end_of, _limits(record, retention, segments, found))
+    segments += _damaged(damaged, found, end_of, _limits(record, retention, segments, found))
     by_id = {each.segment_id: each for each in stored.attempts}
     ahead = [
         _going(each.start_offset, each.end_offset, None, by_id.get(each.segment_id), Breach.BEGUN, each.segment_id)
@@ -158,14 +158,20 @@ def _limits(
     return IncompleteLimits(behind, retention.log_start_offset or 0, oldest, written_before)
 
 
-def _damaged(damaged: Sequence[SegmentObjects], end_of: EndOf, limits: IncompleteLimits) -> list[ExpiringSegment]:
-    """Return segments with damaged objects that go, whoever copied them; none behind one that stays goes by time."""
+def _damaged(
+    damaged: Sequence[SegmentObjects], complete: Sequence[RemoteSegment], end_of: EndOf, limits: IncompleteLimits
+) -> list[ExpiringSegment]:
+    """Return segments with damaged objects that go, whoever copied them; none behind one that stays goes by time.
+
+    The log goes on with the next complete segment, which the store may lock, wherever a damaged one before it ends.
+    """
     going = []
     for each in damaged:
         end = end_of(each) if limits.may_pass(each) else None
         breach = limits.breach_of(each, end)
         if breach is not None and end is not None:
-            going.append(_going(each.start_offset, end, None, each, breach, each.segment_id))
+            next_at = min((one.start_offset for one in complete if one.start_offset > each.start_offset), default=end)
+            going.append(_going(each.start_offset, min(end, next_at), None, each, breach, each.segment_id))
             continue
         if each.start_offset < limits.log_start:
             until = "" if end is None else f" up to {end - 1}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.reference.command import tiersnap
-from tests.reference.left_over import make_old, tier_ours
+from tests.reference.left_over import DAY, make_old, tier_ours
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log, write_replica_that_rolled_later
 from tests.reference.tiered import tier
@@ -19,7 +20,11 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record, write_record
+from tiersnap.remote_storage.retire.expire_plan import plan_partition
+from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
+from tiersnap.remote_storage.retire.retention import ExpireAction, Retention
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
 
 pytestmark = pytest.mark.unit
 
@@ -155,3 +160,27 @@ def test_expire_deletes_no_incomplete_segment_of_ours_by_time_behind_one_that_st
     make_old(store)
     lose_or_damage(store, 5, KeyKind.RSM_MANIFEST)
     assert expire(store, retention="1d") == [0, 5]
+
+
+class Locking(DirectoryStore):
+    """A store that locks the objects of the segment at offset 5."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        found = super().head(key)
+        return replace(found, lock="a legal hold") if found and f"{5:020d}" in key else found
+
+
+@pytest.mark.parametrize("words", [{"log_start_offset": 10}, {"milliseconds": DAY}], ids=["log-start", "retention"])
+def test_expire_takes_the_log_start_behind_no_locked_segment_that_the_damaged_one_before_it_may_reach_into(
+    store: DirectoryStore, tmp_path: Path, words: dict[str, int]
+) -> None:
+    """A legal hold is no use to a segment below the log start, which nobody restores."""
+    fill(store, AIVEN, tmp_path / "logs", is_ours=True)
+    for each in list_partition_objects(store, PARTITION).attempts[:1]:
+        (store.root / each.objects[KeyKind.LOG].key).write_bytes(b"compressed")
+    damage(store, 0, KeyKind.RSM_MANIFEST)
+    locking, nobody = Locking(store.root), Managed(Manager.NOBODY, "")
+    stored = list_partition_objects(locking, PARTITION)
+    found = plan_partition(locking, stored, nobody, Retention(locking.now(), **words))
+    assert [each.action for each in found.segments][:2] == [ExpireAction.DELETE, ExpireAction.LOCKED]
+    assert found.log_start_offset == 5
