@@ -25,7 +25,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored
 from tiersnap.remote_storage.upload.uploader import object_metadata
-from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.repair.index_check import CheckedIndexes
 
@@ -92,14 +92,16 @@ def put_lacking(
         made: takes the keys of the objects that this call made.
 
     Raises:
-        TransientError: the store has not kept what it was sent.
-        ObjectExistsError: somebody else put another object there.
+        TransientError: the store has not kept what it was sent, or another run put another object there.
         TiersnapError: see CheckedLog.
     """
     store, ready, metadata = location.store, lacking.ready, object_metadata(lacking.ready)
 
     def put(key: str, send: Callable[[], PutResult]) -> None:
-        done = send()
+        try:
+            done = send()
+        except ObjectExistsError as error:
+            raise TransientError(f"{error.message}, since it was listed", hint="run the same command again") from error
         _log.debug("put %s%s: %s", store.uri, key, done.outcome)
         if done.outcome.is_ours:
             made.append(key)

@@ -315,6 +315,24 @@ def test_a_segment_whose_object_does_not_come_back_now_is_left_to_the_next_run(r
     assert {info.key for info in right.store.list()} == {*objects, lost}
 
 
+class Twice(NoPut):
+    """A store where another run puts an object that ends so, right before."""
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+        if key.endswith(self._suffix):
+            self._inner.put_if_absent(key, data + b" ", metadata)
+        return self._inner.put_if_absent(key, data, metadata)
+
+
+def test_a_segment_of_which_another_run_puts_an_object_back_is_left_to_the_next_run(right):
+    lost = right.layout.object_keys(right.records[3])[-1]
+    right.store.delete([lost])
+    objects = {info.key for info in right.store.list()}
+    done = right.mend(store=Twice(right.store, lost), depth=CheckDepth.METADATA)
+    assert exit_code_of(done, right.failures) is ExitCode.TRANSIENT
+    assert {info.key for info in right.store.list() if "/claims/" not in info.key} == {*objects, lost}
+
+
 class NoList:
     """A store that lists the segments of partitions so many times, and does not answer the last time."""
 
