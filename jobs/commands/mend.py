@@ -213,7 +213,7 @@ def _unmanaged(
     if tier.partitions and apply:
         check_conditions(target)
     done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
-    replaced = ReplaceUnmanaged(of, Tierer(new_run_id(), of.rules.now), allow_plaintext, apply)
+    replaced = ReplaceUnmanaged(of, Tierer(new_run_id(), of.rules.now), allow_plaintext, apply, tier.remnants)
     wrong = [] if any(isinstance(each, TransientError) for each in tier.failures) else tier.partitions
     bad = list(replaced.each(wrong, depth, lacking))
     missing = Missing(target.uri, len(lacking), tuple(each.missing for each in lacking))

@@ -9,7 +9,7 @@ it stays, and is named.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
@@ -23,8 +23,10 @@ from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.replace_wrong import failed, upload_right
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
+from tiersnap.remote_storage.mend.without_cluster import Remnant
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
@@ -41,6 +43,7 @@ class ReplaceUnmanaged:
 
     Attributes:
         apply: write; without it segments are made to see that they can be, and nothing is kept.
+        remnants: see UnmanagedTier; they are deleted.
         failures: why partitions could not be checked, once `each` has gone through.
     """
 
@@ -48,6 +51,7 @@ class ReplaceUnmanaged:
     tierer: Tierer
     allow_plaintext: bool
     apply: bool
+    remnants: Mapping[TopicIdPartition, Sequence[Remnant]] = field(default_factory=dict)
     failures: list[TiersnapError] = field(default_factory=list)
 
     def each(
@@ -58,13 +62,24 @@ class ReplaceUnmanaged:
         for partition in partitions:
             try:
                 found = self.logs.verify(partition, depth)
-                wrong = {key: why for key, why in found.wrong.items() if key not in known}
+                remnants = self.remnants.get(partition, ())
+                if self.apply:
+                    self._delete_remnants(partition, remnants)
+                apart = known.union(left.segment_id for left, _ in remnants)
+                wrong = {key: why for key, why in found.wrong.items() if key not in apart}
                 yield from self._of_partition(partition, wrong, found.sound)
             except TransientError as error:
                 self.failures.append(error)
                 return  # a server that does not answer is asked once
             except TiersnapError as error:
                 self.failures.append(error)
+
+    def _delete_remnants(self, partition: TopicIdPartition, remnants: Iterable[Remnant]) -> None:
+        job = TierJob(self.logs.location, partition, self.tierer)
+        for left, claim in remnants:
+            if claim.finished is not None:
+                _delete(job, left, claim.segment, claim.finished)
+                _log.info("deleted what was left of %s: %s is complete", left.segment_id, claim.finished)
 
     def _of_partition(
         self, partition: TopicIdPartition, wrong: Mapping[str, str], sound: frozenset[str]
@@ -126,9 +141,12 @@ def _delete_wrong(job: TierJob, wrong: RemoteSegment, right_id: str) -> None:
     """
     if right_id not in complete_segments(job.location, job.partition, {right_id}):
         raise TransientError(f"{wrong.metadata.id}: not deleted: {right_id} is not complete any more", hint=_AGAIN)
-    gone = replace(job.new_attempt(), segment_id=wrong.segment_id)
-    claims.let_go(job.store, wrong.claimed_as, gone, instead=right_id)
-    Swept(failures=delete_visible_first(job.store, wrong.keys)).check()
+    _delete(job, wrong, wrong.claimed_as, right_id)
+
+
+def _delete(job: TierJob, gone: RemoteSegment | IncompleteSegment, claimed: ClaimedSegment, right_id: str) -> None:
+    claims.let_go(job.store, claimed, replace(job.new_attempt(), segment_id=gone.segment_id), instead=right_id)
+    Swept(failures=delete_visible_first(job.store, gone.keys)).check()
 
 
 def _is_attempt(left: IncompleteSegment) -> bool:

@@ -7,12 +7,13 @@ record would say; without one its log, and the leader epochs of the segments bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.inventory.partition_objects import list_all
-from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import metadata_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
@@ -27,14 +28,19 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
+from tiersnap.remote_storage.own_objects.claim import Claim
+from tiersnap.remote_storage.own_objects.claims import read_claim
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
-from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
+
+Remnant = tuple[IncompleteSegment, Claim]
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class UnmanagedTier:
         unmanaged: the user says that no broker manages them.
         failures: why partitions are left as they are, once `lacking` has gone through.
         partitions: the others, likewise.
+        remnants: of segments that nobody can make complete again, nor wants, likewise.
     """
 
     logs: RemoteLogs
@@ -53,6 +60,7 @@ class UnmanagedTier:
     unmanaged: bool
     failures: list[TiersnapError] = field(default_factory=list)
     partitions: list[TopicIdPartition] = field(default_factory=list)
+    remnants: dict[TopicIdPartition, list[Remnant]] = field(default_factory=dict)
 
     def lacking(self) -> Iterator[Mending]:
         """Find segments that lack objects, in partitions that no broker may manage."""
@@ -72,7 +80,9 @@ class UnmanagedTier:
     def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
         store = self.logs.store
         found = list_remote_partition(self.logs.location, partition)
+        self.remnants[partition] = list(_kept_remnants(store, found))
         gone = {each.segment_id for each in found.superseded}
+        gone |= {left.segment_id for left, _ in self.remnants[partition]}
         left = [(each, each.objects) for each in found.leftovers if each.segment_id not in gone and _counts(each)]
         local = self.logs.local.of(partition)
         lineage = lineage_of(store, found.segments) if left else ()
@@ -140,3 +150,23 @@ def _counts(left: IncompleteSegment) -> bool:
     """Return whether an incomplete segment lost an object, and is not of an attempt that never finished."""
     is_finished = left.claim is not None and left.claim.finished == left.segment_id
     return left.objects is not None and bool(left.objects.missing) and (left.is_visible or is_finished)
+
+
+def _kept_remnants(store: ObjectStore, found: RemoteInventory) -> Iterator[Remnant]:
+    """Yield segments that a claim keeps, that lost their log, and in whose place another one is complete.
+
+    A claim keeps what a broker may know. Where none does, nobody wants what cannot be made complete again.
+    """
+    whole = {each.segment_id for each in found.segments}
+    lost = [each for each in found.leftovers if each.claim is None and each.objects is not None and not _has_log(each)]
+    for left in lost:
+        for segment in found.claimed:
+            if segment.base_offset == left.start_offset:
+                with suppress(CorruptDataError):
+                    claim = read_claim(store, segment)
+                    if claim is not None and left.segment_id in claim.kept and claim.finished in whole:
+                        yield left, claim
+
+
+def _has_log(left: IncompleteSegment) -> bool:
+    return left.objects is not None and not {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(left.objects.objects)

@@ -35,6 +35,8 @@ FOUND = {
     "what mend uploaded is lost before brokers know it": (Kind.STUCK, "mended trouble", 71093),
     "an object of a wrong segment cannot be deleted": (Kind.UNMANAGED, "mended damage", 12015),
     "expire meets a segment whose manifest is damaged": (Kind.UNMANAGED, "mended damage", 9033),
+    "a segment that mend has replaced loses its log": (Kind.UNMANAGED, "mended trouble", 120007),
+    "a segment that mend has replaced loses all but its indexes": (Kind.UNMANAGED, "mended trouble", 120082),
 }
 """What random seeds have found, and what few of them meet."""
 

@@ -87,7 +87,7 @@ class Place:
         lacking = list(tier.lacking())
         done = list(MakeAgain(logs, tier.check_known, allow_plaintext=False, apply=True).each(lacking))
         tierer = Tierer("mend", NOW, process=GONE, timeout=None)
-        job = ReplaceUnmanaged(logs, tierer, allow_plaintext=False, apply=True)
+        job = ReplaceUnmanaged(logs, tierer, allow_plaintext=False, apply=True, remnants=tier.remnants)
         done += job.each(tier.partitions, CheckDepth.FULL, lacking)
         return done, [*tier.failures, *job.failures]
 
@@ -223,3 +223,20 @@ def test_the_failure_of_a_partition_is_said_once(place):
     done, failures = place.mend()
     assert done == []
     assert len(failures) == 1 and "expire.json" in failures[0].message
+
+
+def test_what_is_left_of_a_segment_that_was_replaced_goes_with_mend(place: Place) -> None:
+    """A claim keeps it, as a broker might know it; without its log nobody can make it complete again."""
+    kept = claims.reopen(place.store, place.claim(), Attempt(new_segment_id(), "killed", None, GONE), is_whole=True)
+    assert kept.kept == (place.wrong.segment_id,)
+    claims.release(place.store, kept)
+    place.store.delete([key for key in place.wrong.keys if key.endswith(".log")])
+    tierer = Tierer("run", NOW, wait=0)
+    rows = rows_of(tier_partition(place.location, PARTITION, planned(place.logs / "orders-0"), tierer))
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    assert any(place.wrong.segment_id in key for key in place.objects()), "tier leaves what the claim keeps"
+    done, failures = place.mend()
+    assert (done, failures) == ([], [])
+    assert not any(place.wrong.segment_id in key for key in place.objects())
+    assert place.claim().kept == ()
+    assert place.sound() == {0, 5, 10}
