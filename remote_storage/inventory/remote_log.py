@@ -130,7 +130,7 @@ class RemoteLog:
         with fetched_segment(self.location.store, copy) as segment:
             runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
         if end.finding is not None:
-            name = f"{self.location.log_uri(copy.metadata)}"
+            name = self.location.log_uri(copy.metadata)
             raise CorruptDataError(f"{name}: {end.finding.kind} at byte {end.finding.position}: {end.finding.message}")
         for run in runs:
             if first <= run.start_offset < last:

@@ -40,6 +40,11 @@ class SegmentObjects:
         return tuple(kind.suffix for kind in (_LOCAL if self.is_local else _AIVEN) if kind not in self.objects)
 
     @property
+    def log(self) -> ObjectInfo | None:
+        """Return the segment file; None if it is not there."""
+        return self.objects.get(KeyKind.LOCAL_LOG if self.is_local else KeyKind.LOG)
+
+    @property
     def is_visible(self) -> bool:
         """Return whether the object that is written last is there, so that readers take it for a segment."""
         return not {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(self.objects)

@@ -68,8 +68,7 @@ def plan_lacking(
     lacks_snapshot = there is None or {KeyKind.INDEXES, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(there.objects)
     if lacks_snapshot:
         _check_claim(location.store, record, contents[IndexType.PRODUCER_SNAPSHOT])
-    objects = {} if there is None else there.objects
-    lacks_log = {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(objects)
+    lacks_log = there is None or there.log is None
     if there is None:
         others = location.layout.plan(contents, record)
     elif location.is_local:
@@ -189,7 +188,7 @@ def _aiven(
         *(record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size),
     ):
         raise not_rebuilt(record, "its manifest is not that of the segment of which the record tells")
-    if said.is_encrypted or (said.is_compressed and KeyKind.LOG not in objects):
+    if said.is_encrypted or (said.is_compressed and there.log is None):
         how = "encrypted" if said.is_encrypted else "compressed"
         raise not_rebuilt(record, f"the plugin {how} it: its missing object cannot be made again as it was")
     if KeyKind.INDEXES in objects:

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
-from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import metadata_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.replace_wrong import failed, upload_right
+from tiersnap.remote_storage.mend.replace_wrong import check_complete, failed, upload_right
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
 from tiersnap.remote_storage.mend.without_cluster import Remnant
@@ -33,8 +32,6 @@ from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientE
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
 
 _log = logging.getLogger(__name__)
-
-_AGAIN = "run the same command again"
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class ReplaceUnmanaged:
                 remnants = self.remnants.get(partition, ())
                 if self.apply:
                     self._delete_remnants(partition, remnants)
-                apart = known.union(left.segment_id for left, _ in remnants)
+                apart = known.union(each.left.segment_id for each in remnants)
                 wrong = {key: why for key, why in found.wrong.items() if key not in apart}
                 yield from self._of_partition(partition, wrong, found.sound)
             except TransientError as error:
@@ -76,10 +73,9 @@ class ReplaceUnmanaged:
 
     def _delete_remnants(self, partition: TopicIdPartition, remnants: Iterable[Remnant]) -> None:
         job = TierJob(self.logs.location, partition, self.tierer)
-        for left, claim in remnants:
-            if claim.finished is not None:
-                _delete(job, left, claim.segment, claim.finished)
-                _log.info("deleted what was left of %s: %s is complete", left.segment_id, claim.finished)
+        for each in remnants:
+            _delete_replaced(job, each.left, each.claimed, each.right_id)
+            _log.info("deleted what was left of %s: %s is complete", each.left.segment_id, each.right_id)
 
     def _of_partition(
         self, partition: TopicIdPartition, wrong: Mapping[str, str], sound: frozenset[str]
@@ -126,25 +122,23 @@ class ReplaceUnmanaged:
                 segment_id = upload_right(job, segment)
             if segment_id is None:
                 raise not_rebuilt(record, "other segments hold its offsets")
-            _delete_wrong(job, found, segment_id)
+            _delete_replaced(job, found, found.claimed_as, segment_id)
         except TiersnapError as error:
             return failed(planned, error)
         _log.info("uploaded %s in the place of %s, and deleted that", segment_id, record.id)
         return replace(planned, outcome=MendOutcome.MENDED, replaced_by=segment_id)
 
 
-def _delete_wrong(job: TierJob, wrong: RemoteSegment, right_id: str) -> None:
-    """Delete a wrong segment in whose place another one is finished; the claim lets go of it first.
+def _delete_replaced(
+    job: TierJob, gone: RemoteSegment | IncompleteSegment, claimed: ClaimedSegment, right_id: str
+) -> None:
+    """Delete a segment in whose place another one is finished; the claim lets go of it first.
 
     Raises:
-        TransientError: the other one is not there any more, or an object could not be deleted.
+        TransientError: the other one is not complete any more, or an object could not be deleted.
+        ObjectChangedError: the claim names another one by now.
     """
-    if right_id not in complete_segments(job.location, job.partition, {right_id}):
-        raise TransientError(f"{wrong.metadata.id}: not deleted: {right_id} is not complete any more", hint=_AGAIN)
-    _delete(job, wrong, wrong.claimed_as, right_id)
-
-
-def _delete(job: TierJob, gone: RemoteSegment | IncompleteSegment, claimed: ClaimedSegment, right_id: str) -> None:
+    check_complete(job.location, job.partition, gone.segment_id, right_id)
     claims.let_go(job.store, claimed, replace(job.new_attempt(), segment_id=gone.segment_id), instead=right_id)
     Swept(failures=delete_visible_first(job.store, gone.keys)).check()
 

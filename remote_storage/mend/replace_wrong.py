@@ -19,6 +19,7 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import finished_of
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
 from tiersnap.remote_storage.mend.mend_plan import deletion, unread, wrong_and_read
@@ -147,19 +148,13 @@ class ReplaceWrong:
             plan = self._plan([_renamed(mending.metadata, mending.replaced_by)], job.replaced)
             mending = _as_planned(mending, plan, mending.replaced_by)
             if mending.error is None:
-                self._check_complete(mending)
+                wrong = mending.metadata.id
+                check_complete(job.location, job.partition, wrong.segment_id, mending.replaced_by)
                 publish_plans(self.metadata_topic, self.reader, [plan], None)
                 mending = replace(mending, outcome=MendOutcome.MENDED)
         except TiersnapError as error:
             return failed(mending, error)
         return mending
-
-    def _check_complete(self, mending: Mending) -> None:
-        """See that a segment which was uploaded is there still: it is going to hide one that brokers read."""
-        right = mending.replaced_by
-        if right not in self._complete(mending.metadata.id.topic_id_partition, {right}):
-            why = f"{right}, which is to take its place, has lost an object since it was uploaded"
-            raise TransientError(f"{mending.metadata.id}: {why}", hint="run the same command again: it uploads anew")
 
     def _plan(self, new: Sequence[RemoteLogSegmentMetadata], wrong: Collection[str]) -> PublishPlan:
         """Plan the records of new segments; the copy task goes on behind them, so it need not rest."""
@@ -194,6 +189,17 @@ class ReplaceWrong:
             return failed(mending, error)
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
         return replace(mending, replaced_by=segment_id)
+
+
+def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_id: str, right_id: str) -> None:
+    """See that the segment which takes the place of a wrong one is complete still, before that is hidden or deleted.
+
+    Raises:
+        TransientError: it lost an object.
+    """
+    if right_id not in complete_segments(location, partition, {right_id}):
+        why = f"{right_id}, which is to take its place, has lost an object since it was uploaded"
+        raise TransientError(f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads anew")
 
 
 def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:

@@ -20,7 +20,6 @@ from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.inventory.starts import state_at
-from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_index_files
@@ -118,7 +117,7 @@ class RightSegments:
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
         local, there = self._local_segment(record), self.listed.get(record.id.segment_id)
-        has_log = there is not None and not {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(there.objects)
+        has_log = there is not None and there.log is not None
         if local is not None and (prefers_local or not has_log):
             segment, files = local, self._local_files(local)
             if there is not None and not prefers_local:

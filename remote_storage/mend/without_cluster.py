@@ -7,7 +7,6 @@ record would say; without one its log, and the leader epochs of the segments bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
@@ -28,19 +27,29 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     epochs_in_range,
 )
-from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claims import read_claim
+from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
+from tiersnap.remote_storage.own_objects.claims import claim_naming
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
-Remnant = tuple[IncompleteSegment, Claim]
+
+@dataclass(frozen=True, slots=True)
+class Remnant:
+    """The rest of a segment that a claim keeps and that lost its log, and the complete one in its place.
+
+    A claim keeps what a broker may know. Where no broker does, nobody wants what cannot be made complete again.
+    """
+
+    left: IncompleteSegment
+    claimed: ClaimedSegment
+    right_id: str
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,9 @@ class UnmanagedTier:
     Attributes:
         is_wanted: takes the topics.
         unmanaged: the user says that no broker manages them.
-        failures: why partitions are left as they are, once `lacking` has gone through.
-        partitions: the others, likewise.
-        remnants: of segments that nobody can make complete again, nor wants, likewise.
+        failures: why partitions are left as they are, once `lacking` has gone through; so is what follows.
+        partitions: the others.
+        remnants: what may be deleted of them.
     """
 
     logs: RemoteLogs
@@ -80,9 +89,9 @@ class UnmanagedTier:
     def _lacking_of(self, partition: TopicIdPartition) -> list[Mending]:
         store = self.logs.store
         found = list_remote_partition(self.logs.location, partition)
-        self.remnants[partition] = list(_kept_remnants(store, found))
+        self.remnants[partition] = list(_remnants(store, found))
         gone = {each.segment_id for each in found.superseded}
-        gone |= {left.segment_id for left, _ in self.remnants[partition]}
+        gone |= {each.left.segment_id for each in self.remnants[partition]}
         left = [(each, each.objects) for each in found.leftovers if each.segment_id not in gone and _counts(each)]
         local = self.logs.local.of(partition)
         lineage = lineage_of(store, found.segments) if left else ()
@@ -127,10 +136,9 @@ class UnmanagedTier:
     ) -> RemoteLogSegmentMetadata:
         if KeyKind.RSM_MANIFEST in objects.objects:
             return manifest_of(self.logs.store, objects).metadata
-        log = objects.objects.get(KeyKind.LOG) or objects.objects.get(KeyKind.LOCAL_LOG)
-        if log is None:
+        if objects.log is None:
             raise not_rebuilt(named, "neither a manifest nor a log says where it ends: tiersnap tier uploads it again")
-        record = replace(named, segment_size=log.size)
+        record = replace(named, segment_size=objects.log.size)
         with fetched_segment(self.logs.store, stored_copy(self.logs.store, record, objects)) as segment:
             _, told = fold_segment(LOCAL, replace(segment, next_base_offset=None))
         epochs = epochs_in_range(lineage, record.start_offset, told.last_offset + 1)
@@ -152,21 +160,10 @@ def _counts(left: IncompleteSegment) -> bool:
     return left.objects is not None and bool(left.objects.missing) and (left.is_visible or is_finished)
 
 
-def _kept_remnants(store: ObjectStore, found: RemoteInventory) -> Iterator[Remnant]:
-    """Yield segments that a claim keeps, that lost their log, and in whose place another one is complete.
-
-    A claim keeps what a broker may know. Where none does, nobody wants what cannot be made complete again.
-    """
+def _remnants(store: ObjectStore, found: RemoteInventory) -> Iterator[Remnant]:
     whole = {each.segment_id for each in found.segments}
-    lost = [each for each in found.leftovers if each.claim is None and each.objects is not None and not _has_log(each)]
-    for left in lost:
-        for segment in found.claimed:
-            if segment.base_offset == left.start_offset:
-                with suppress(CorruptDataError):
-                    claim = read_claim(store, segment)
-                    if claim is not None and left.segment_id in claim.kept and claim.finished in whole:
-                        yield left, claim
-
-
-def _has_log(left: IncompleteSegment) -> bool:
-    return left.objects is not None and not {KeyKind.LOG, KeyKind.LOCAL_LOG}.isdisjoint(left.objects.objects)
+    for left in found.leftovers:
+        if left.claim is None and left.objects is not None and left.objects.log is None:
+            claim = claim_naming(store, found.claimed, left.start_offset, left.segment_id)
+            if claim is not None and left.segment_id in claim.kept and claim.finished in whole:
+                yield Remnant(left, claim.segment, claim.finished)

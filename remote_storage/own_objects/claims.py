@@ -22,7 +22,7 @@ Brokers know nothing of claims: beside a copier that works, nothing is tiered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -212,6 +212,19 @@ def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[Cla
     """
     found = _read(store, _key(segment), segment)
     return found and found[:2]
+
+
+def claim_naming(
+    store: ObjectStore, claimed: Iterable[ClaimedSegment], base_offset: int, segment_id: str
+) -> Claim | None:
+    """Return the claim, of those at a base offset, that names a segment id; None if none that can be read does."""
+    for segment in claimed:
+        if segment.base_offset == base_offset:
+            with suppress(CorruptDataError):
+                claim = read_claim(store, segment)
+                if claim is not None and segment_id in claim.segment_ids:
+                    return claim
+    return None
 
 
 def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -13,7 +14,7 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.retire.retention import Breach
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 
 EndOf = Callable[[SegmentObjects], int | None]
@@ -82,28 +83,22 @@ def end_of_incomplete(
     Raises:
         TransientError: the store does not answer.
     """
-    log = objects.objects.get(KeyKind.LOCAL_LOG if objects.is_local else KeyKind.LOG)
-    if log is None:
+    if objects.log is None:
         return objects.start_offset
-    for read in (_end_by_manifest, _end_by_log):
-        try:
-            return read(store, known, objects, log)
-        except (CorruptDataError, ObjectNotFoundError):
-            continue
+    with suppress(CorruptDataError, ObjectNotFoundError):
+        return _end_by_manifest(known, objects)
+    with suppress(CorruptDataError, ObjectNotFoundError):
+        return log_end(store, objects.log, objects.start_offset)
     behind = (each for each in complete if each.start_offset > objects.start_offset)
     following = min(behind, key=lambda each: each.bounds, default=None)
     return None if following is None else following.end_offset
 
 
-def _end_by_manifest(_: ObjectStore, known: KnownManifests, objects: SegmentObjects, log: ObjectInfo) -> int:
+def _end_by_manifest(known: KnownManifests, objects: SegmentObjects) -> int:
     listed = objects.objects.get(KeyKind.RSM_MANIFEST)
     if listed is None:
-        raise ObjectNotFoundError(f"{log.key} has no manifest")
+        raise ObjectNotFoundError(f"{objects.segment_id} has no manifest")
     metadata = known.read(objects.segment_id, listed).metadata
     if (metadata.id.segment_id, metadata.start_offset) != (objects.segment_id, objects.start_offset):
         raise CorruptDataError(f"{listed.key}: tells of {metadata.id} from offset {metadata.start_offset}")
     return metadata.end_offset + 1
-
-
-def _end_by_log(store: ObjectStore, _: KnownManifests, objects: SegmentObjects, log: ObjectInfo) -> int:
-    return log_end(store, log, objects.start_offset)

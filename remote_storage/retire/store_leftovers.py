@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.keys import ParsedKey
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.own_objects.claims import claim_naming, claimed_segments
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
@@ -90,7 +88,7 @@ def uploads_of_segments(
             continue
         if key.partition not in claimed:
             claimed[key.partition] = tuple(claimed_segments(store, key.partition))
-        claim = _claim_naming(store, key, claimed[key.partition])
+        claim = claim_naming(store, claimed[key.partition], key.offset, key.segment_id)
         yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
 
 
@@ -119,16 +117,6 @@ def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptSt
     done = SweptStore(len(probes) - len(failures), _abort(store, files), _abort(store, named))
     _log.debug("removed of %s what killed processes left: %s", store.uri, done)
     return done
-
-
-def _claim_naming(store: ObjectStore, key: ParsedKey, claimed: Iterable[ClaimedSegment]) -> Claim | None:
-    for segment in claimed:
-        if segment.base_offset == key.offset:
-            with suppress(CorruptDataError):
-                claim = read_claim(store, segment)
-                if claim is not None and key.segment_id in claim.segment_ids:
-                    return claim
-    return None
 
 
 def _abort(store: ObjectStore, uploads: Iterable[UnfinishedUpload]) -> int:
