@@ -70,7 +70,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class BrokerSegments:
-    """The look for them; `talk` is told what takes a while."""
+    """Looks for segments that brokers uploaded; `talk` is told what takes a while."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic

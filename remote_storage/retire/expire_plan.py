@@ -46,7 +46,7 @@ class ExpiringSegment:
     segment_id: str
     start_offset: int
     end_offset: int  # exclusive
-    max_timestamp: int | None  # ms; None of one whose deletion has begun, or that is damaged
+    max_timestamp: int | None  # ms; None if the segment is damaged, or its deletion has begun
     keys: tuple[str, ...]  # of its objects that are there, what makes it visible first
     size: int  # bytes of those objects
     breach: Breach

@@ -1,8 +1,8 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of own_objects.claims. `begin_attempt` ends before anything is visible, so several segments may be
-begun at once; they are completed in the order of their offsets. Whoever is killed anywhere leaves its id in the claim,
-and the next attempt deletes what it left.
+The order is that of own_objects.claims. Nothing is visible yet when `begin_attempt` returns, so several segments may be
+begun at once; they are completed in ascending offset. An attempt that is killed stays named by its claim, and the next
+attempt deletes what it left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
 
-What the fields mean is said in replay.producer_fold. `d` and `e` are records of DELTA_DTYPE, `b` one of
-RECORD_BATCH_DTYPE or a FoldedBatch, `deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into
-`deltas` with open addressing.
+For the meaning of the fields see replay.producer_fold. `deltas` is an array of DELTA_DTYPE, and `d` and `e` are two of
+its records. `rows` is an array of RECORD_BATCH_DTYPE, and `b` is one of its records, or a FoldedBatch. `slots` is an
+int32 hash table of indexes into `deltas`, with open addressing.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ class HangingSearch:
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
-        seen = [self._opened(*each) for each in self.watch(partitions) if each[1].topic != TOPIC]  # it has no producers
+        # The transaction log itself has no producers.
+        seen = [self._replica(*each) for each in self.watch(partitions) if each[1].topic != TOPIC]
         newest: dict[TopicPartition, _Replica] = {}
         for of in sorted((each for each in seen if each.is_read), key=lambda each: each.reach):
             newest[of.partition.topic, of.partition.partition] = of
@@ -115,7 +116,7 @@ class HangingSearch:
             judged.append(each)
         return judged, log
 
-    def _opened(self, log_dir: LogDir, partition: Partition) -> _Replica:
+    def _replica(self, log_dir: LogDir, partition: Partition) -> _Replica:
         replayed = self._replayed(log_dir, partition)
         self.not_compared += partition.begins_in_remote_storage
         self.findings += replayed.examination.findings
