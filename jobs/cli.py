@@ -138,6 +138,8 @@ class Terminated(KeyboardInterrupt):
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
     signal.signal(signal.SIGTERM, _terminate)
+    # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 
 _CONTEXT = "security.selinux"
 _OPEN_FILES = 128  # that wait for their fsync
+_BUFFER_BYTES = 8192  # given, so that opening a file asks no terminal and no disk for its block size
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
 
@@ -128,10 +129,10 @@ def _begin_to_store(file: BinaryIO) -> None:
 def _created(temporary: Path) -> BinaryIO:
     """Made anew, never opened: as root one would follow a link that the directory's owner put there."""
     try:
-        return temporary.open("xb")
+        return temporary.open("xb", _BUFFER_BYTES)
     except FileExistsError:
         temporary.unlink()
-        return temporary.open("xb")
+        return temporary.open("xb", _BUFFER_BYTES)
 
 
 def sync_directory(path: Path) -> None:

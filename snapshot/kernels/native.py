@@ -67,7 +67,7 @@ class Kernel:
                 raise TypeError(f"{self.name}: an array of {kind} expected, found {value}")
             if (value.dtype is not kind and value.dtype != kind) or not value.flags.c_contiguous:
                 raise TypeError(f"{self.name}: a contiguous array of {kind} expected, found one of {value.dtype}")
-            given += (value.ctypes.data, value.size)
+            given += (address_of(value), value.size)
         results = self._results()
         (self._code or self._loaded())(*given, results)
         return results[0] if self.returns == 1 else tuple(results)
@@ -82,6 +82,11 @@ class Kernel:
             if self._code is None:
                 self._code = signature(_address(self))
         return self._code
+
+
+def address_of(array: np.ndarray) -> int:
+    """`array.ctypes.data` in a tenth of its time: in a PyArrayObject the pointer to its data follows its PyObject."""
+    return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 
 def kernel(*arguments: DTypeLike, returns: int = 0, inline: bool = False) -> Callable[[Function], Function]:

@@ -88,9 +88,7 @@ class MappedWindows:
         if self._map is None:
             return
         _forget(self._watched)
-        if size < self.size:
-            said = f"cut from {count_of(self.size, 'byte')} to {size} while it was read"
-            raise OSError(errno.ESTALE, said, self._path)
+        _refuse_cut(self._path, self.size, size)
         if self._watched.is_cut:
             raise OSError(errno.EIO, "a page of it cannot be read, or was cut off for a while", self._path)
 
@@ -100,8 +98,8 @@ class BufferedWindows:
 
     best_bytes = _CACHED_BYTES
 
-    def __init__(self, path: str, *, follow: bool = False) -> None:
-        self._descriptor = open_regular(path, follow=follow)
+    def __init__(self, path: str, *, follow: bool = False, may_shrink: bool = True) -> None:
+        self._path, self._descriptor, self._may_shrink = path, open_regular(path, follow=follow), may_shrink
         self.size = os.fstat(self._descriptor).st_size
         self._buffer = bytearray()
 
@@ -122,8 +120,11 @@ class BufferedWindows:
         return window
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and say whether one that may not shrink did."""
+        size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
+        if not self._may_shrink:
+            _refuse_cut(self._path, self.size, size)
 
 
 class ReadWindows:
@@ -147,10 +148,21 @@ class ReadWindows:
 
 
 def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
-    """Map what is local and closed, read the rest. Raises OSError: the file is gone, unreadable or no regular file."""
+    """Map what is local, closed and larger than a read, and read the rest.
+
+    Raises:
+        OSError: the file is gone, unreadable or no regular file.
+    """
     if not filesystem.is_local:
         return ReadWindows(filesystem, path)
-    return MappedWindows(path) if _CAN_WATCH and not may_shrink else BufferedWindows(path)
+    if may_shrink or not _CAN_WATCH or os.lstat(path).st_size <= _CACHED_BYTES:
+        return BufferedWindows(path, may_shrink=may_shrink)
+    return MappedWindows(path)
+
+
+def _refuse_cut(path: str, before: int, now: int) -> None:
+    if now < before:
+        raise OSError(errno.ESTALE, f"cut from {count_of(before, 'byte')} to {now} while it was read", path)
 
 
 def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:

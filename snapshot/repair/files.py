@@ -79,6 +79,10 @@ class _Snapshots:
     def __exit__(self, *_: object) -> None:
         self._staging.__exit__()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._planned
+
     def path_of(self, planned: PlannedSnapshot) -> Path:
         return self._folder / snapshot_file.file_name(planned.offset)
 
@@ -151,7 +155,7 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
                         return
                     if not replace:
                         raise _other_content(path)
-                if not folder.is_dir():
+                if snapshots.is_empty:
                     folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise cannot_write(path, error) from error

@@ -58,6 +58,21 @@ def test_a_segment_cut_while_it_is_read_ends_the_scan_and_not_the_process(tmp_pa
             assert f"to {left} while it was read" in finding
 
 
+def test_a_small_segment_that_was_cut_while_it_was_read_is_none(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join(data_batch(offset, 1) for offset in range(10)))
+    for end, is_found in ((10, True), (None, False)):
+        scan = SegmentScan(LOCAL, str(path), base_offset=0, next_base_offset=end)
+        for rows in scan:
+            assert rows.size
+            os.truncate(path, path.stat().st_size - 1)
+        assert (scan.end.finding is not None) == is_found, "the active segment is read as far as it goes"
+        if scan.end.finding is not None:
+            assert scan.end.finding.kind is FindingKind.UNREADABLE_FILE
+            assert "while it was read" in scan.end.finding.message
+            path.write_bytes(b"".join(data_batch(offset, 1) for offset in range(10)))
+
+
 def test_a_bus_error_that_is_none_of_ours_still_kills_the_process(tmp_path: Path) -> None:
     path = write_segment(tmp_path)
     command = f"""

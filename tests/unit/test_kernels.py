@@ -15,7 +15,7 @@ import pytest
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.kernels import batch, crc, fold
 from tiersnap.snapshot.kernels.compiler import compiled
-from tiersnap.snapshot.kernels.native import Kernel
+from tiersnap.snapshot.kernels.native import Kernel, address_of
 
 pytestmark = [pytest.mark.unit, pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")]
 
@@ -136,3 +136,18 @@ def results(walk, data: bytes) -> tuple[object, ...]:
     slots = np.full(128, fold.EMPTY_SLOT, np.int32)
     end = walk(np.frombuffer(data, np.uint8), 0, 0, batch.NO_CUT, False, states, rows, slots, deltas)
     return tuple(map(int, end)), states.tolist(), rows.tolist(), deltas.tolist(), slots.tolist()
+
+
+def test_the_address_of_an_array_is_that_which_numpy_says():
+    whole = np.arange(10, dtype=np.int64)
+    fixed = np.frombuffer(bytes(80), np.uint8)
+    for array in (
+        whole,
+        whole[3:7],
+        whole[:0],
+        fixed,
+        fixed[8:],
+        np.empty(0, RECORD_BATCH_DTYPE),
+        whole.view(np.uint8),
+    ):
+        assert address_of(array) == array.ctypes.data

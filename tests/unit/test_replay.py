@@ -14,9 +14,10 @@ from tests.reference.folded import fold
 from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
+from tiersnap.snapshot.log import windows
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
-from tiersnap.snapshot.log.windows import MappedWindows
+from tiersnap.snapshot.log.windows import BufferedWindows, MappedWindows
 from tiersnap.snapshot.replay.partition_state import ReplayState
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 
@@ -57,10 +58,12 @@ def test_every_run_is_the_fold_of_its_batches_with_and_without_rows_kept(
 
 
 @pytest.mark.parametrize("window", [100, 150, 1000])
+@pytest.mark.parametrize(("kind", "at_most"), [(MappedWindows, 0), (BufferedWindows, 1 << 20)])
 def test_runs_are_the_same_whatever_windows_the_segment_is_read_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type, at_most: int, window: int
 ) -> None:
-    monkeypatch.setattr(MappedWindows, "best_bytes", window)
+    monkeypatch.setattr(windows, "_CACHED_BYTES", at_most)  # files up to it are read, larger ones mapped
+    monkeypatch.setattr(kind, "best_bytes", window)
     batches = [data_batch(offset, 1, offset % 7, 0, offset // 7) for offset in range(50)]
     runs, end = fold_segment(LOCAL, segment_of(tmp_path, b"".join(batches), 0, 50), cuts=[20, 21])
     assert end.batch_count == 50

@@ -15,6 +15,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
 from tests.reference.segment_digest import digest
+from tiersnap.snapshot.log import windows
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.segment_check import SegmentCheck
@@ -189,12 +190,14 @@ def test_the_largest_timestamp_is_the_brokers(
     assert (end.max_timestamp, end.largest_timestamp(7_000_999_999)) == (record_time, largest)
 
 
-@pytest.mark.parametrize("windows", [MappedWindows, BufferedWindows])
-def test_files_that_may_not_be_read_are_no_damage(tmp_path: Path, monkeypatch, windows) -> None:
-    def refuse(*_: object) -> None:
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("kind", [MappedWindows, BufferedWindows])
+def test_files_that_may_not_be_read_are_no_damage(tmp_path: Path, monkeypatch, kind: type, is_closed: bool) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(windows, "__init__", refuse)
-    end = scanned(tmp_path, b"", 0, 5 if windows is MappedWindows else None)
+    monkeypatch.setattr(windows, "_CACHED_BYTES", -1 if kind is MappedWindows else 1 << 20)
+    monkeypatch.setattr(kind, "__init__", refuse)
+    end = scanned(tmp_path, b"", 0, 5 if is_closed or kind is MappedWindows else None)
     assert end.finding is not None
     assert (end.finding.kind, end.finding.message) == (FindingKind.PERMISSION_DENIED, "Permission denied")
