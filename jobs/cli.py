@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import logging
@@ -138,6 +139,8 @@ class Terminated(KeyboardInterrupt):
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
     signal.signal(signal.SIGTERM, _terminate)
+    # A command makes many objects that stay and few in cycles: a fifth of the time went to looking for those.
+    gc.set_threshold(20_000, 20, 100)
     # numpy's linear algebra, which nothing here uses, would start a thread for each core and let it spin.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:] if argv is None else argv))

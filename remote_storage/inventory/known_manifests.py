@@ -70,10 +70,7 @@ class KnownManifests:
             ObjectNotFoundError: it is gone.
             CorruptDataError: it is damaged.
         """
-        kept = self._new.get(segment_id)
-        if kept is None and len(self._new) >= FEW:
-            kept = self._load().get(segment_id)
-        if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag):
+        if (kept := self._known(segment_id, listed)) is not None:
             with suppress(CorruptDataError):
                 return rsm_manifest.decode(bytes(kept.content), name=self.store.uri + listed.key)
         identity = listed.key, listed.size, listed.modified, listed.etag
@@ -86,6 +83,16 @@ class KnownManifests:
             raise
         self.add(segment_id, listed.etag, content)
         return manifest
+
+    def has(self, segment_id: str, listed: ObjectInfo) -> bool:
+        """Return whether `read` makes no request for it, unless what is kept of it is damaged."""
+        return self._known(segment_id, listed) is not None
+
+    def _known(self, segment_id: str, listed: ObjectInfo) -> _StoredManifest | None:
+        kept = self._new.get(segment_id)
+        if kept is None and len(self._new) >= FEW:
+            kept = self._load().get(segment_id)
+        return kept if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag) else None
 
     def add(self, segment_id: str, etag: str, content: bytes) -> None:
         """Remember a manifest that is in the store; nothing where the store tells no ETag."""

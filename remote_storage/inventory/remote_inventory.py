@@ -9,7 +9,7 @@ is finished before the next is claimed, and those that were last written at anot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -98,7 +98,7 @@ def list_remote_partition(
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     read = partial(read_segment, store, known=known)
-    found, incomplete = _read(read, [each for each in listed if not each.missing], local_start, since)
+    found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
     # What lacks an object needs no request.
     lacking = (read(each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
@@ -153,15 +153,13 @@ def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequ
 
 
 def _read(
-    read: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
-    listed: Sequence[SegmentObjects],
-    local_start: int,
-    since: int | None,
+    known: KnownManifests, listed: Sequence[SegmentObjects], local_start: int, since: int | None
 ) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
     """Look into attempts that have all their objects, newest first, until they lie below the log."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
-    for found in in_waves(read, listed[::-1]):
+    read = partial(read_segment, known.store, known=known)
+    for found in in_waves(read, listed[::-1], is_known=partial(_is_known, known)):
         incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
         complete = [each for each in found if isinstance(each, RemoteSegment)]
         segments += complete
@@ -169,6 +167,11 @@ def _read(
         if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
             break
     return segments, incomplete
+
+
+def _is_known(known: KnownManifests, attempt: SegmentObjects) -> bool:
+    manifest = attempt.objects.get(KeyKind.RSM_MANIFEST)
+    return manifest is not None and known.has(attempt.segment_id, manifest)
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:

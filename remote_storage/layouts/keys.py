@@ -52,6 +52,7 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.metadata.segment_metadata import (
+    UUID_PATTERN,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -63,7 +64,6 @@ SNAPSHOTS = "snapshots"
 CLAIMS = "claims"
 LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 
-_ID = "[A-Za-z0-9_-]{21}[AQgw]"
 _OFFSET = "[0-9]{20}"
 _NUMBER = "0|[1-9][0-9]{0,9}"
 _SHOWN = 256  # characters of a key, in an error
@@ -104,15 +104,17 @@ class KeyKind(StrEnum):
 _AIVEN_KINDS = {kind.suffix: kind for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)}
 _LOCAL_KINDS = {kind.suffix: kind for kind in KeyKind if kind.is_local}
 _OF_SEGMENTS = frozenset({*_AIVEN_KINDS.values(), *_LOCAL_KINDS.values()})
-_AIVEN = re.compile(rf"(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_ID})(\.[a-z-]+)")
-_LOCAL = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({_ID})/({_OFFSET})-({_ID})(\.[a-z_]+)")
-_SNAPSHOT = re.compile(
-    rf"{SNAPSHOTS}/(.+)-({_ID}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
+_AIVEN = re.compile(rf"(.+)-({UUID_PATTERN})/({_NUMBER})/({_OFFSET})-({UUID_PATTERN})(\.[a-z-]+)")
+_LOCAL = re.compile(
+    rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({UUID_PATTERN})/({_OFFSET})-({UUID_PATTERN})(\.[a-z_]+)"
 )
-_CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
+_SNAPSHOT = re.compile(
+    rf"{SNAPSHOTS}/(.+)-({UUID_PATTERN}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
+)
+_CLAIM = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
 _BESIDE_CLAIMS = {kind.suffix: kind for kind in (KeyKind.EXPIRE, KeyKind.MANIFESTS)}
-_BESIDE = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({'|'.join(map(re.escape, _BESIDE_CLAIMS))})")
-_UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
+_BESIDE = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/({'|'.join(map(re.escape, _BESIDE_CLAIMS))})")
+_UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/unblock\.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.metadata.segment_metadata import UUID_PATTERN
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import Decode, read_twice_if_damaged
 from tiersnap.snapshot.codecs import decoder
@@ -26,7 +27,7 @@ LONGEST = 1024  # characters of a text
 _SHOWN = 200
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
-SegmentId = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{21}[AQgw]$")]
+SegmentId = Annotated[str, Meta(pattern=f"^{UUID_PATTERN}$")]
 Offset = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Crc = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]

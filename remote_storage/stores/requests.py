@@ -85,18 +85,24 @@ def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
         return list(pool.map(ask, items))
 
 
-def in_waves(ask: Callable[[A], R], items: Iterable[A]) -> Iterator[list[R]]:
+def in_waves(
+    ask: Callable[[A], R], items: Iterable[A], *, is_known: Callable[[A], bool] = lambda _: False
+) -> Iterator[list[R]]:
     """Give what `ask` gives, REQUESTS_AT_ONCE items at a time; the caller may end it.
 
     The longer the caller goes on, the more is asked ahead, up to MOST_AT_ONCE: never more than was taken before, so who
     ends it early has asked for little.
+
+    Args:
+        is_known: whether `ask` makes no request for an item: then no thread is worth it.
     """
     left, pending, taken = iter(items), deque[Future[R]](), 0
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
         try:
             while True:
                 ahead = max(REQUESTS_AT_ONCE, min(taken, MOST_AT_ONCE))
-                pending.extend(pool.submit(ask, item) for item in islice(left, ahead - len(pending)))
+                for item in islice(left, ahead - len(pending)):
+                    pending.append(_answered(ask, item) if is_known(item) else pool.submit(ask, item))
                 if not pending:
                     return
                 yield [pending.popleft().result() for _ in range(min(REQUESTS_AT_ONCE, len(pending)))]
@@ -104,3 +110,9 @@ def in_waves(ask: Callable[[A], R], items: Iterable[A]) -> Iterator[list[R]]:
         finally:
             for asked in pending:
                 asked.cancel()
+
+
+def _answered(ask: Callable[[A], R], item: A) -> Future[R]:
+    answer: Future[R] = Future()
+    answer.set_result(ask(item))
+    return answer
