@@ -158,7 +158,7 @@ def remove_orphans(
     that are too young are counted, with the time from which they may go.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
-    from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+    from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.snapshot.log.selection import matches_topic

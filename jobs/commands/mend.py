@@ -198,7 +198,7 @@ def _unmanaged(
     from tiersnap.remote_storage.mend.make_again import MakeAgain
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
-    from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
+    from tiersnap.remote_storage.mend.unmanaged_tier import UnmanagedTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import check_conditions
     from tiersnap.remote_storage.upload.tier_job import Tierer

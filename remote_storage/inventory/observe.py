@@ -27,7 +27,7 @@ from tiersnap.remote_storage.inventory.starts import find_start, living_producer
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals

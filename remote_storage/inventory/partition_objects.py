@@ -11,7 +11,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel

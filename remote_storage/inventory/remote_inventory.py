@@ -21,7 +21,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import list_beside_claims, read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import list_beside_claims, read_claim
 from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claims import read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c

@@ -15,7 +15,7 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError

@@ -22,9 +22,9 @@ from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.replace_wrong import check_complete, failed, upload_right
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, not_rebuilt
-from tiersnap.remote_storage.mend.without_cluster import Remnant
+from tiersnap.remote_storage.mend.unmanaged_tier import Remnant
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, delete_visible_first
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
@@ -111,7 +111,7 @@ class ReplaceUnmanaged:
         record = found.metadata
         planned = _planned(record, reason)
         try:
-            claim = claims.read_claim(job.store, found.claimed_as)
+            claim = claim_protocol.read_claim(job.store, found.claimed_as)
             if claim is None or found.segment_id not in claim.segment_ids:
                 raise _not_ours(record, reason)
             check_plaintext(job.location, record, allowed=self.allow_plaintext)
@@ -139,7 +139,7 @@ def _delete_replaced(
         ObjectChangedError: the claim names another one by now.
     """
     check_complete(job.location, job.partition, gone.segment_id, right_id)
-    claims.let_go(job.store, claimed, replace(job.new_attempt(), segment_id=gone.segment_id), instead=right_id)
+    claim_protocol.let_go(job.store, claimed, replace(job.new_attempt(), segment_id=gone.segment_id), instead=right_id)
     Swept(failures=delete_visible_first(job.store, gone.keys)).check()
 
 

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import KIND_OF_INDEX
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -101,7 +101,7 @@ def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
 
 @contextmanager
 def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> Iterator[None]:
-    """Keep a segment whose objects come back, though another attempt has finished since; see `claims.keep`.
+    """Keep a segment whose objects come back, though another attempt has finished since; see `claim_protocol.keep`.
 
     Unfinished uploads of it are aborted before and after: completed late, one would put another object there.
 
@@ -109,7 +109,7 @@ def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> 
         TiersnapError: another attempt may delete it, or remote storage does not answer; nothing is written then.
     """
     store, segment_id, stem = location.store, record.id.segment_id, location.layout.stem(record)
-    claims.keep(store, claimed_as(record), segment_id)
+    claim_protocol.keep(store, claimed_as(record), segment_id)
     abort_uploads_of(store, stem, segment_id)
     try:
         yield

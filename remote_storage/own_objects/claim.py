@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.own_objects import stored_json
-from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.own_objects.stored_json import LONGEST, Count, Crc, SegmentId, Stored, StoredObject, Text
 from tiersnap.snapshot.errors import UsageError
 

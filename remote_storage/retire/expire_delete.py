@@ -20,7 +20,7 @@ from tiersnap.remote_storage.inventory.partition_objects import list_partition_o
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, ExpiringSegment, PartitionInUseError, in_use

@@ -25,9 +25,9 @@ from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import is_gone
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS, read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record
+from tiersnap.remote_storage.own_objects.process import is_gone
 from tiersnap.remote_storage.retire.incomplete_end import EndOf, IncompleteLimits, end_of_incomplete, ids_past
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster, Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.partition_leftovers import old_leftovers

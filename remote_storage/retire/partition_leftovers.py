@@ -19,9 +19,9 @@ from tiersnap.remote_storage.inventory.remote_inventory import (
     leftovers_of,
 )
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import TransientError
 
@@ -80,11 +80,11 @@ def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bo
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):
         return True
-    found = claims.read_claim_and_age(store, left.claim.segment)
+    found = claim_protocol.read_claim_and_age(store, left.claim.segment)
     if found is None or not _is_held(found[0], left.segment_id):
         return True
     held, age = found
-    return age > GRACE_MS and claims.release(store, held)
+    return age > GRACE_MS and claim_protocol.release(store, held)
 
 
 def _is_held(claim: Claim, segment_id: str) -> bool:

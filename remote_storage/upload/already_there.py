@@ -14,7 +14,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
@@ -63,7 +63,7 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
     if newest is None or claimed_segment not in inventory.claimed:
         return job.event(segment, segment_id=newest)
     try:
-        found = claims.read_claim_and_age(job.store, claimed_segment)
+        found = claim_protocol.read_claim_and_age(job.store, claimed_segment)
         if found is None or found[0].holder.segment_id not in same:
             return job.event(segment, segment_id=newest)
         if found[0].finished is None and not _finish(job, segment, *found):
@@ -80,7 +80,7 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:
     """Finish the copy of an attempt that is over, if it has the snapshot that would go up now."""
-    if claims.may_take_over(held, job.new_attempt(), age, claims.STALE_AFTER_MS) is None:
+    if claim_protocol.may_take_over(held, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)
     metadata = job.metadata(ready, held.holder)
@@ -88,7 +88,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     if stored != ready.producer_snapshot.data:
         _log.info("copied again: %s has another snapshot than is right now", metadata.id)
         return False
-    claims.finish(job.store, held, claimed_snapshot(ready))
+    claim_protocol.finish(job.store, held, claimed_snapshot(ready))
     _log.info("finished the copy of an attempt that is over: %s", metadata.id)
     return True
 

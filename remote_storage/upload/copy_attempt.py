@@ -1,8 +1,8 @@
 """One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
 
-The order is that of own_objects.claims. Nothing is visible yet when `begin_attempt` returns, so several segments may be
-begun at once; they are completed in ascending offset. An attempt that is killed stays named by its claim, and the next
-attempt deletes what it left.
+The order is that of own_objects.claim_protocol. Nothing is visible yet when `begin_attempt` returns, so several
+segments may be begun at once; they are completed in ascending offset. An attempt that is killed stays named by its
+claim, and the next attempt deletes what it left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, Expired
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
@@ -63,7 +63,7 @@ class CopyAttempt:
             TiersnapError: see SegmentCopy.
         """
         self.copy.look()
-        if not claims.is_still_ours(self.job.store, self.claimed):
+        if not claim_protocol.is_still_ours(self.job.store, self.claimed):
             raise ClaimLostError(
                 f"{self.claimed.segment}: another attempt took over the claim of {self.claimed.holder.segment_id}",
                 hint="run the same command again: it finds the other attempt's copy",
@@ -82,7 +82,7 @@ class CopyAttempt:
             self.release()
             raise
         try:
-            claims.finish(job.store, self.claimed, claimed_snapshot(self.copy.segment))
+            claim_protocol.finish(job.store, self.claimed, claimed_snapshot(self.copy.segment))
         except ObjectChangedError as error:
             left = bool(delete_copy(job.location, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
@@ -101,7 +101,7 @@ class CopyAttempt:
         started = self._event(SegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
             with suppress(TiersnapError):
-                claims.put_again(self.job.store, self.claimed)
+                claim_protocol.put_again(self.job.store, self.claimed)
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
         if not left:
             self.release()
@@ -111,20 +111,20 @@ class CopyAttempt:
         """Undo a copy that nobody has seen; what cannot be deleted stays named by the claim."""
         store = self.job.store
         with suppress(TiersnapError):
-            if self.copy.undo() or not claims.release(store, self.claimed):
-                claims.put_again(store, self.claimed)
+            if self.copy.undo() or not claim_protocol.release(store, self.claimed):
+                claim_protocol.put_again(store, self.claimed)
 
     def release(self) -> None:
         """Give up the claim, so that nobody has to wait."""
         with suppress(TiersnapError):
-            claims.release(self.job.store, self.claimed)
+            claim_protocol.release(self.job.store, self.claimed)
 
     def _is_lost(self, error: TiersnapError) -> bool:
         """Return whether another attempt caused `error`: it deletes objects of the attempts whose claim it took."""
         if isinstance(error, ClaimLostError):
             return True
         try:
-            return not claims.is_still_ours(self.job.store, self.claimed)
+            return not claim_protocol.is_still_ours(self.job.store, self.claimed)
         except TiersnapError:
             return False
 
@@ -185,7 +185,7 @@ def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> No
 def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
     new = job.new_attempt()
-    claimed = claims.claim(job.store, job.claimed_segment(segment), new)
+    claimed = claim_protocol.claim(job.store, job.claimed_segment(segment), new)
     if claimed.finished is None:
         return claimed
     inventory = job.list_remote_partition(segment.base_offset)
@@ -201,7 +201,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
         )
     if claimed.finished not in there:
         check_layout(job.location, claimed)
-    return claims.reopen(job.store, claimed, new, is_whole=claimed.finished in there)
+    return claim_protocol.reopen(job.store, claimed, new, is_whole=claimed.finished in there)
 
 
 def delete_earlier(

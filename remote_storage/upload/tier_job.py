@@ -17,7 +17,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.upload.already_there import covered_of, event_of_covered, is_covered
@@ -126,7 +126,7 @@ def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEv
     left = max(job.tierer.wait, _PATIENCE * lost.seconds)
     try:
         while True:
-            found = claims.read_claim(job.store, job.claimed_segment(segment))
+            found = claim_protocol.read_claim(job.store, job.claimed_segment(segment))
             if found is not None and found.finished is not None:
                 inventory = job.list_remote_partition(segment.base_offset)
                 if is_covered(segment, inventory):

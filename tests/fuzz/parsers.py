@@ -19,9 +19,9 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import Process
 from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord
 from tiersnap.remote_storage.own_objects.lease import LeaseHolder
+from tiersnap.remote_storage.own_objects.process import Process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing

@@ -81,7 +81,7 @@ REVERTED = (
         _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, named)", "_abort(store, files), 0"
     ),
     Danger(
-        "remote_storage/own_objects/claims.py",
+        "remote_storage/own_objects/claim_protocol.py",
         "an upload of a kept copy stays",
         "segment_id in claim.segment_ids:",
         "segment_id == claim.finished:",

@@ -173,8 +173,8 @@ TARGETS = (
     Target("remote_storage/retire/incomplete_end.py", ("test_expire_damaged.py",)),
     Target("remote_storage/retire/known_to_cluster.py", ("test_expire.py",)),
     Target("remote_storage/retire/expire_delete.py", ("test_expire.py",)),
-    Target("remote_storage/own_objects/claim_holder.py", ("test_claims.py",)),
-    Target("remote_storage/own_objects/claims.py", ("test_claims.py", "test_claims_interleaved.py")),
+    Target("remote_storage/own_objects/process.py", ("test_claim_protocol.py",)),
+    Target("remote_storage/own_objects/claim_protocol.py", ("test_claim_protocol.py", "test_claims_interleaved.py")),
     Target(
         "snapshot/replay/partition_replay.py",
         (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim
-from tiersnap.remote_storage.own_objects.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 

@@ -10,7 +10,7 @@ from tests.s3.test_s3_faults import is_put
 from tests.unit.test_claims_interleaved import SEGMENT, attempt
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.own_objects.claim import ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claims import claim, finish, is_still_ours, release
+from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish, is_still_ours, release
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 
 pytestmark = pytest.mark.s3

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.topic_configs import MARK
-from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
+from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.unblock.disable_copying import (

@@ -30,8 +30,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import Process, this_process
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS, claim
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS, claim
 from tiersnap.remote_storage.own_objects.deletion_record import (
     Deleting,
     ExpireRecord,
@@ -39,6 +38,7 @@ from tiersnap.remote_storage.own_objects.deletion_record import (
     read_records,
     write_record,
 )
+from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.retire.expire_delete import carry_out, delete_expired, errors_of, exit_code_of
 from tiersnap.remote_storage.retire.expire_plan import PartitionInUseError, in_use, plan_partition

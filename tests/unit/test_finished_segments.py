@@ -25,7 +25,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claim, finish
+from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.publish.publish import exit_code_of
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan

@@ -23,10 +23,10 @@ from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, 
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import this_process
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.retire.expire_delete import carry_out
 from tiersnap.remote_storage.retire.expire_plan import plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
@@ -170,7 +170,7 @@ def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: Director
         age(store, info.key, STALE_AFTER_MS + 1000)
     assert sweep_partition(store, present(store)).objects == 1
     assert present(store).leftovers == ()
-    assert not claims.is_still_ours(store, killed), "who wakes up makes nothing visible"
+    assert not claim_protocol.is_still_ours(store, killed), "who wakes up makes nothing visible"
 
 
 def test_sweep_partition_leaves_an_attempt_that_may_be_at_work(store: DirectoryStore, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_sweep_partition_leaves_an_attempt_that_may_be_at_work(store: DirectoryS
     (log,) = [info.key for info in store.list() if info.key.endswith(".log")]
     age(store, log, STALE_AFTER_MS + 1000)
     assert sweep_partition(store, present(store)).objects == 0, "its claim is young"
-    assert claims.is_still_ours(store, killed)
+    assert claim_protocol.is_still_ours(store, killed)
 
 
 def test_sweep_partition_leaves_what_no_claim_names_and_whole_segments(store: DirectoryStore, tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ def test_tier_and_expire_say_what_killed_processes_left(store: DirectoryStore, s
 def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     """What the sweep relies on: who gives up stays named."""
     segment = ClaimedSegment(PARTITION, 0, 0)
-    held = claims.claim(store, segment, Attempt(new_segment_id(), "run"))
-    assert claims.release(store, held)
-    found = claims.read_claim(store, segment)
+    held = claim_protocol.claim(store, segment, Attempt(new_segment_id(), "run"))
+    assert claim_protocol.release(store, held)
+    found = claim_protocol.read_claim(store, segment)
     assert found is not None
     assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)

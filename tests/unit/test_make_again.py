@@ -38,7 +38,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -336,8 +336,8 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
     attempt = Attempt(record.id.segment_id, "run")
-    held = claims.claim(tier.store, claimed, attempt)
-    claims.finish(tier.store, held, ClaimedSnapshot(7, "COMPUTED", ""))
+    held = claim_protocol.claim(tier.store, claimed, attempt)
+    claim_protocol.finish(tier.store, held, ClaimedSnapshot(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
     assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
@@ -350,8 +350,8 @@ def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
     first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
-    held = claims.finish(tier.store, claims.claim(tier.store, claimed, first))
-    claims.finish(tier.store, claims.reopen(tier.store, held, other, is_whole=False))
+    held = claim_protocol.finish(tier.store, claim_protocol.claim(tier.store, claimed, first))
+    claim_protocol.finish(tier.store, claim_protocol.reopen(tier.store, held, other, is_whole=False))
     there = tier.layout.object_keys(record)
     for key in there:
         data = tier.store.get(key).replace(first.segment_id.encode(), other.segment_id.encode())
@@ -367,12 +367,12 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
     first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
-    held = claims.finish(tier.store, claims.claim(tier.store, claimed, first))
-    at_work = claims.reopen(tier.store, held, other, is_whole=False)
+    held = claim_protocol.finish(tier.store, claim_protocol.claim(tier.store, claimed, first))
+    at_work = claim_protocol.reopen(tier.store, held, other, is_whole=False)
     tier.lose(1, ".indexes")
     done = tier.mend()
     assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
-    claims.release(tier.store, at_work)
+    claim_protocol.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
 
 

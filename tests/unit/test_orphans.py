@@ -29,7 +29,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claim, finish
+from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind

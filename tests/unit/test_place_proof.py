@@ -21,7 +21,7 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claim, finish, reopen
+from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish, reopen
 from tiersnap.remote_storage.publish.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
 from tiersnap.remote_storage.publish.location_proof import (
     Evidence,

@@ -27,11 +27,11 @@ from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
 from tiersnap.remote_storage.mend.right_segments import MendRules
-from tiersnap.remote_storage.mend.without_cluster import UnmanagedTier
+from tiersnap.remote_storage.mend.unmanaged_tier import UnmanagedTier
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim
-from tiersnap.remote_storage.own_objects.claim_holder import this_process
+from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -70,7 +70,7 @@ class Place:
         return list_remote_partition(self.location, PARTITION).segments
 
     def claim(self) -> Claim:
-        found = claims.read_claim(self.store, self.wrong.claimed_as)
+        found = claim_protocol.read_claim(self.store, self.wrong.claimed_as)
         assert found is not None
         return found
 
@@ -227,9 +227,11 @@ def test_the_failure_of_a_partition_is_said_once(place):
 
 def test_what_is_left_of_a_segment_that_was_replaced_goes_with_mend(place: Place) -> None:
     """A claim keeps it, as a broker might know it; without its log nobody can make it complete again."""
-    kept = claims.reopen(place.store, place.claim(), Attempt(new_segment_id(), "killed", None, GONE), is_whole=True)
+    kept = claim_protocol.reopen(
+        place.store, place.claim(), Attempt(new_segment_id(), "killed", None, GONE), is_whole=True
+    )
     assert kept.kept == (place.wrong.segment_id,)
-    claims.release(place.store, kept)
+    claim_protocol.release(place.store, kept)
     place.store.delete([key for key in place.wrong.keys if key.endswith(".log")])
     tierer = Tierer("run", NOW, wait=0)
     rows = rows_of(tier_partition(place.location, PARTITION, planned(place.logs / "orders-0"), tierer))

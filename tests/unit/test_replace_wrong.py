@@ -39,7 +39,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
@@ -184,13 +184,13 @@ def test_the_claim_of_a_replaced_segment_keeps_it_until_brokers_know_the_other(p
     """tiersnap uploaded it, so another attempt might take it for its own leftover."""
     record = poisoned.records[5]
     claimed = ClaimedSegment(poisoned.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    held = claims.claim(poisoned.store, claimed, Attempt(record.id.segment_id, "run-1"))
-    claims.finish(poisoned.store, held)
+    held = claim_protocol.claim(poisoned.store, claimed, Attempt(record.id.segment_id, "run-1"))
+    claim_protocol.finish(poisoned.store, held)
     objects = {info.key for info in poisoned.store.list()}
     done = poisoned.mend()
     assert told(done) == [("REPLACE", "MENDED")] * 2
     assert {info.key for info in poisoned.store.list()} > objects
-    claim = claims.read_claim(poisoned.store, claimed)
+    claim = claim_protocol.read_claim(poisoned.store, claimed)
     assert claim is not None
     assert (claim.finished, claim.kept) == (done[0].replaced_by, (record.id.segment_id,))
 

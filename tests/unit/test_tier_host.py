@@ -31,10 +31,10 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import this_process
-from tiersnap.remote_storage.own_objects.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
+from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -315,9 +315,9 @@ def test_a_copy_whose_claim_another_attempt_took_that_has_no_objects_is_made_aga
     store = DirectoryStore(tmp_path / "remote")
     run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
     other = Attempt(new_segment_id(), "run-2", process=GONE)
-    taken = claims.claim(store, ClaimedSegment(ORDERS, 0, 0), other)
+    taken = claim_protocol.claim(store, ClaimedSegment(ORDERS, 0, 0), other)
     if is_finished:
-        claims.finish(store, taken)
+        claim_protocol.finish(store, taken)
 
     (done,) = run(host(store, "run-3"), source)
 

@@ -37,11 +37,11 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import this_process
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, write_record
+from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -302,7 +302,7 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
     other = Attempt(new_segment_id(), "run-other", process=replace(this_process(), host="elsewhere"))
-    claims.claim(store, held, other)
+    claim_protocol.claim(store, held, other)
     paused = []
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))
     assert row["error_type"] == "ClaimedError"
@@ -331,7 +331,7 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     class TakenWhileItCopies(FlakyStore):
         def put_file_if_absent(self, key, *args, **options):
             if not taken and OF_FIRST in key:
-                taken.append(claims.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id)))
+                taken.append(claim_protocol.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id)))
             return self.inner.put_file_if_absent(key, *args, **options)
 
     paused = []
@@ -379,8 +379,8 @@ def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_p
     """As after an attempt that Spark held for dead: its copy is whole, and the claim names another one as finished."""
     first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
     held = ClaimedSegment(PARTITION, 0, 0)
-    claims.claim(store, held, Attempt(first.id.segment_id, "run-0"))
-    claims.finish(store, claims.claim(store, held, Attempt(second.id.segment_id, "run-0")))
+    claim_protocol.claim(store, held, Attempt(first.id.segment_id, "run-0"))
+    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt(second.id.segment_id, "run-0")))
     assert [left.segment_id for left in present(store, layout).superseded] == [first.id.segment_id]
     (row,) = run(store, layout, segments[:1])
     assert (row["segment_id"], row["error"]) == (second.id.segment_id, None)
@@ -391,8 +391,8 @@ def test_a_complete_copy_stays_until_another_one_is_finished(tmp_path, store, la
     """The copy that the claim calls finished lost its log; that of an attempt before is all that there is."""
     first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
     held = ClaimedSegment(PARTITION, 0, 0)
-    claims.claim(store, held, Attempt(first.id.segment_id, "run-0"))
-    claims.finish(store, claims.claim(store, held, Attempt(second.id.segment_id, "run-0")))
+    claim_protocol.claim(store, held, Attempt(first.id.segment_id, "run-0"))
+    claim_protocol.finish(store, claim_protocol.claim(store, held, Attempt(second.id.segment_id, "run-0")))
     store.delete([layout.log_key(second)])
     calls = 0
     while True:

@@ -16,9 +16,9 @@ from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.own_objects import claims
+from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_holder import this_process
+from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -61,9 +61,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     for info in list(store.list()):
         age(store, info.key, (2 if info.key == CLAIM else 1) * MINUTE)
     if request.param != "nobody":
-        taken = claims.claim(store, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
+        taken = claim_protocol.claim(store, FIRST, Attempt(new_segment_id(), "run-2", process=GONE))
         if request.param == "another-finished":
-            claims.finish(store, taken)
+            claim_protocol.finish(store, taken)
     tier(DirectoryStore(tmp_path / "replica"), source, "run-0")
     for path in (tmp_path / "replica").rglob("*"):
         if any(f"{base:020d}" in path.name for base in (10, 20)) and path.suffix != ".snapshot":
@@ -90,7 +90,7 @@ def test_the_next_run_does_so_whatever_its_tables_said_and_then_there_is_peace(p
     if knew:
         elsewhere = Runner(place, place / "logs", str(place / "nothing"), tables=runner.tables)
         elsewhere(apply=False)
-        claim = claims.read_claim(runner.store, FIRST)
+        claim = claim_protocol.read_claim(runner.store, FIRST)
         assert claim is not None
         runner.store.delete([CLAIM])
         assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}

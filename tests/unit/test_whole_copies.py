@@ -15,7 +15,7 @@ from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claim, finish
+from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 

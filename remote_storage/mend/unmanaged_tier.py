@@ -28,7 +28,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     epochs_in_range,
 )
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claims import claim_naming
+from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore

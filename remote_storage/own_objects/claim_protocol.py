@@ -34,7 +34,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects import stored_json
 from tiersnap.remote_storage.own_objects.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
-from tiersnap.remote_storage.own_objects.claim_holder import Process, is_gone
+from tiersnap.remote_storage.own_objects.process import Process, is_gone
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError

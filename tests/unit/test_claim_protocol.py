@@ -23,8 +23,7 @@ from tiersnap.remote_storage.own_objects.claim import (
     ClaimedSegment,
     ClaimedSnapshot,
 )
-from tiersnap.remote_storage.own_objects.claim_holder import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.claims import (
+from tiersnap.remote_storage.own_objects.claim_protocol import (
     STALE_AFTER_MS,
     claim,
     claimed_segments,
@@ -37,6 +36,7 @@ from tiersnap.remote_storage.own_objects.claims import (
     release,
     reopen,
 )
+from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError, UsageError
 
@@ -378,7 +378,7 @@ def test_this_process_is_not_gone():
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
     code = (
-        "from tiersnap.remote_storage.own_objects.claim_holder import this_process; p = this_process(); "
+        "from tiersnap.remote_storage.own_objects.process import this_process; p = this_process(); "
         "print(p.pid, p.process_start)"
     )
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
@@ -425,7 +425,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
         status_file(proc, 19 if said == "no start" else 20)
     if said == "no start":
         show_boot(proc)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.claim_holder._PROC", proc)
+    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", proc)
     assert this_process().process_start == ""
     assert not is_gone(replace(here, pid=2**22 + 1))
 
@@ -433,7 +433,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
 def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):
     status_file(tmp_path, 20)
     show_boot(tmp_path)
-    monkeypatch.setattr("tiersnap.remote_storage.own_objects.claim_holder._PROC", tmp_path)
+    monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", tmp_path)
     assert this_process().process_start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
 
 
