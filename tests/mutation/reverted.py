@@ -14,7 +14,7 @@ REVERTED = (
     Danger(
         "remote_storage/upload/copy_attempt.py",
         "a claim that was lost is not written again",
-        "claims.put_again(self.job.store, self.claimed)",
+        "claim_protocol.put_again(self.job.store, self.claimed)",
         "pass",
     ),
     Danger(
