@@ -74,8 +74,8 @@ REVERTED = (
     Danger(
         "remote_storage/retire/partition_leftovers.py",
         "what a killed attempt left stays",
-        "return age > GRACE_MS and claims",
-        "return False and claims",
+        "return age > GRACE_MS and claim_protocol",
+        "return False and claim_protocol",
     ),
     Danger(
         _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, named)", "_abort(store, files), 0"
