@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -156,12 +157,14 @@ class DirectoryStore:
         yield from self._walk(folder + "/" if folder else "", prefix, after)
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
-        for key in sorted(keys):
-            *folders, name = self._parts(key)
-            with suppress(ObjectNotFoundError), self._use(key), opened_folder(self.root, folders) as folder:
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield ObjectInfo(key, status.st_size, None, _ms(status))
+        for path, below in groupby(sorted(keys), key=lambda key: key.rpartition("/")[0]):
+            wanted = [(key, self._parts(key)) for key in below]
+            with suppress(ObjectNotFoundError), self._use(path), opened_folder(self.root, wanted[0][1][:-1]) as folder:
+                for key, (*_, name) in wanted:
+                    with suppress(FileNotFoundError):
+                        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            yield ObjectInfo(key, status.st_size, None, _ms(status))
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         failures = []
