@@ -18,6 +18,12 @@ _PROCESS = re.compile(r"\bpid \d+\b|\"(pid|processStart)\": ?[\"\w/-]+")
 _PROGRESS = re.compile(r"^\w+: (\d+ (of \d+ )?partitions?.* in )?[\d.]+ s(, now .*)?\n", re.MULTILINE)
 # What `collect` names anew in each run, behind the offset.
 _COLLECTED = re.compile(r"(?<=\d{20}-)[0-9a-f]{12}(?=\.(segments|batches|snapshot))")
+# How long each phase of `run` took, in words and in JSON.
+_PHASES = "list|decode|replay|remote|verdicts|tier|report"
+_PHASE = re.compile(rf'\b[\d.]+ ({_PHASES})\b|\\?"({_PHASES})\\?": ?[\d.]+')
+# It is taken over the columns of a listing in the order of the schema, which has changed; what is in them is compared.
+_FINGERPRINT = re.compile(r"\b[0-9a-f]{24}:[0-9a-f]{24}\b")
+_SPARK_FILE = re.compile(r"(?<=part-\d{5}-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 
 
@@ -36,6 +42,9 @@ def text(said: str, paths: Mapping[str, str], ids: Ids) -> str:
         (_PROCESS, "<process>"),
         (_PORT, "<server>"),
         (_COLLECTED, "<new>"),
+        (_PHASE, "<duration>"),
+        (_FINGERPRINT, "<fingerprint>"),
+        (_SPARK_FILE, "<new>"),
     ):
         said = pattern.sub(word, said)
     return _EPOCH_MS.sub(_moment_of, _MOMENT.sub(lambda found: _of_today(found.group()), said))
