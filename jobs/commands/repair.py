@@ -132,8 +132,7 @@ def repair(
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
-    for line in (*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone):
-        output.talk(line)
+    output.talk(*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone)
     return job.exit_code
 
 

@@ -159,8 +159,7 @@ def scan(
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
-    for line in (*_counts(totals), *_next_steps(totals, commands)):
-        output.talk(line)
+    output.talk(*_counts(totals), *_next_steps(totals, commands))
     if metrics is not None:
         sinks.send(lambda: metrics.samples(totals.exit_code))
     if page is not None and report is not None:

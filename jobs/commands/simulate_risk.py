@@ -302,8 +302,7 @@ def show_risk_of_warehouse(
 
     found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)
     _show_risk(output, found.rows, found.totals.sentences(), asked, several=True)
-    for line in found.said:
-        output.talk(line)
+    output.talk(*found.said)
     return ExitCode.OK
 
 

@@ -145,8 +145,7 @@ def verify(
     if job.not_compared:
         are = count_of(job.not_compared, "snapshot is", "snapshots are")
         output.talk(f"{are} not compared: their logs begin in remote storage; next: {with_remote()}")
-    for line in of_unknown_beginnings(job.beginnings):
-        output.warn(line)
+    output.warn(*of_unknown_beginnings(job.beginnings))
     return job.exit_code
 
 
