@@ -59,14 +59,15 @@ class Output:
     # Takes a line that renews itself off the terminal, while there is one.
     clear: str = ""
 
-    def talk(self, message: str) -> None:
-        """Say something to the person at the terminal."""
+    def talk(self, *messages: str) -> None:
+        """Say something to the person at the terminal, a line each."""
         if not self.quiet:
-            self.warn(message)
+            self.warn(*messages)
 
-    def warn(self, message: str) -> None:
-        """Say what went wrong, also when quiet."""
-        print(self.clear + shown(message), file=sys.stderr)  # noqa: T201
+    def warn(self, *messages: str) -> None:
+        """Say what went wrong, a line each, also when quiet."""
+        for message in messages:
+            print(self.clear + shown(message), file=sys.stderr)  # noqa: T201
 
     def rows(
         self,
@@ -129,8 +130,7 @@ class Output:
                 self.talk(f"{name.replace('_', ' ')}: {told}")
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
-        for finding in findings[:MOST_TOLD]:
-            self.warn(str(finding))
+        self.warn(*map(str, findings[:MOST_TOLD]))
         if len(findings) > MOST_TOLD:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):

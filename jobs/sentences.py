@@ -154,6 +154,12 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
         say(f"place: {proof.sentence}")
 
 
+def of_not_compared(snapshots: int, following: str) -> str:
+    """Return how many snapshots are not compared, and the command that compares them."""
+    are = count_of(snapshots, "snapshot is", "snapshots are")
+    return f"{are} not compared: their logs begin in remote storage; next: {following}"
+
+
 def with_remote() -> str:
     """Return the command that is running, with a place of remote storage to be filled in."""
     return again("--remote", REMOTE)

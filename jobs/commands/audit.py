@@ -129,8 +129,7 @@ def audit(
     done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
     summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))
     output.rows(AuditFinding, map(_row, done.rows), summary=summary, findings=done.damage.findings)
-    for line in (*of_damage(done.damage), *_lines(done)):
-        output.talk(line)
+    output.talk(*of_damage(done.damage), *_lines(done))
     return done.exit_code
 
 

@@ -28,13 +28,13 @@ class CollectedPartition:
     COLUMNS: ClassVar = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
     log_dir: str
     partition: str
-    segments: int | None
-    to_decode: int | None
-    bytes_to_read: int | None
-    to_read: Annotated[str | None, Meta(description="bytes_to_read, for people")]
-    snapshots: int | None
-    gone: int | None
-    error: str | None
+    segments: int | None = None
+    to_decode: int | None = None
+    bytes_to_read: int | None = None
+    to_read: Annotated[str | None, Meta(description="bytes_to_read, for people")] = None
+    snapshots: int | None = None
+    gone: int | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,6 @@ def collect(
 def _row(log_dir: str, done: Collected) -> CollectedPartition:
     plan, error = done.plan, None if done.error is None else done.error.message
     if plan is None:
-        return CollectedPartition(log_dir, done.folder, None, None, None, None, None, None, error)
+        return CollectedPartition(log_dir, done.folder, error=error)
     numbers = (len(plan.partition.segments), len(plan.segments), plan.bytes_to_read, human_bytes(plan.bytes_to_read))
     return CollectedPartition(log_dir, done.folder, *numbers, len(plan.snapshot_files), len(plan.gone), error)

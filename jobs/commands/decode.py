@@ -79,8 +79,7 @@ def decode(
     row = DecodedSegments(done.segments, done.bytes, human_bytes(done.bytes), done.batches, done.stale)
     summary = DecodeSummary(*damage_counts(done.damage))
     output.rows(DecodedSegments, [row], summary=summary, findings=done.damage.findings)
-    for line in of_damage(done.damage):
-        output.talk(line)
+    output.talk(*of_damage(done.damage))
     if not apply:
         output.talk("nothing was written: give --apply")
     elif not done.segments and not done.stale:

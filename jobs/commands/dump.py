@@ -89,8 +89,7 @@ def _tell(output: Output, contents: Contents) -> None:
     if judgement.further:
         more = count_of(judgement.further, "more damaged entry", "more damaged entries")
         click.echo(f"tiersnap: {shown(contents.file.path)}: {more}", err=True)
-    for note in judgement.notes:
-        output.talk(note)
+    output.talk(*judgement.notes)
 
 
 def _texts(form: Format, every: Iterable[Contents], *, several: bool) -> Iterator[Text]:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import click
-from msgspec import Meta
 
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import RELEASE
-from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.eras import Severity
+from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
 
-
-@dataclass(frozen=True, slots=True)
-class ExplainedRow:
-    """An answer or a reaction in some releases (`explain WORD`)."""
-
-    COLUMNS: ClassVar = (
-        *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),
-        *("answer", "severity", "does"),
-    )
-    who: Annotated[str, Meta(description="broker, coordinator, client or application")]
-    releases: str
-    changed_by: Annotated[str, Meta(description="KIPs or issues that made it so in the first of the releases")]
-    transaction_version: int | None
-    request: str
-    situation: Annotated[str | None, Meta(description="name that `explain` takes")]
-    when: str
-    answer: Answer | None
-    does: str
-    severity: Severity | None
+_COLUMNS = (
+    *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),
+    *("answer", "severity", "does"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +55,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
-    output.rows(ExplainedRow, (of_row(ExplainedRow, asdict(row)) for row in explained.rows))
+    output.rows(ExplainedRow, explained.rows, columns=_COLUMNS)
     if not explained.is_answered:
         whose = "no release" if broker is None else f"Kafka {broker}"
         output.talk(f"not modelled as an answer of {whose}")

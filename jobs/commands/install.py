@@ -108,10 +108,8 @@ def install(
     with locked(job.path) if apply else nullcontext():
         output.rows(InstalledSnapshot, _rows(job, apply=apply), findings=job.findings, errors=job.errors)
     tell_failures(output, job.errors)
-    for line in _lines(job, apply=apply):
-        output.talk(line)
-    for message in (*job.undone, *job.other_ids):
-        output.warn(message)
+    output.talk(*_lines(job, apply=apply))
+    output.warn(*job.undone, *job.other_ids)
     return job.exit_code
 
 

@@ -206,12 +206,9 @@ def publish(
     )
     tell_place(output, done.proof)
     for doubt in done.doubts:
-        output.warn(doubt.message)
-        output.warn(f"  {doubt.hint}")
-    for line in _refusals(done.plans):
-        output.warn(line)
-    for line in _next_steps(done.plans, apply=apply):
-        output.talk(line)
+        output.warn(doubt.message, f"  {doubt.hint}")
+    output.warn(*_refusals(done.plans))
+    output.talk(*_next_steps(done.plans, apply=apply))
     return done.exit_code
 
 

@@ -18,7 +18,7 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import RepairAction
@@ -132,8 +132,7 @@ def repair(
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
-    for line in (*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone):
-        output.talk(line)
+    output.talk(*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone)
     return job.exit_code
 
 
@@ -213,8 +212,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
             then = ", and remote storage does not tell" if asked else f", but in remote storage; next: {with_remote()}"
             yield f"{unknown} cannot be made: what came before a log's files is not known here{then}"
     if count := repair.actions[RepairAction.NOT_COMPARED]:
-        are = count_of(count, "snapshot is", "snapshots are")
-        yield f"{are} not compared: their logs begin in remote storage; next: {with_remote()}"
+        yield of_not_compared(count, with_remote())
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (

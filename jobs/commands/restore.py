@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -18,36 +18,18 @@ from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
-from tiersnap.remote_storage.restore.request import RestoreAction, RestoreRequest
+from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.restore import Restored
     from tiersnap.remote_storage.restore.restore_plan import RestorePlan
     from tiersnap.remote_storage.restore.target import Target
-    from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
+    from tiersnap.snapshot.log.restored_log import RestoredLog
 
 _MOST_NAMED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredTransaction:
-    """A transaction without an end in a restored log."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOutCopy:
-    """A copy that is not used."""
-
-    segment_id: str
-    start_offset: int
-    end_offset: int | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +255,9 @@ def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartitio
         rebuilt_snapshots=None if found is None else [offset for offset, _ in found.rebuilt_snapshots],
         transaction_indexes=None if found is None else found.transaction_indexes,
         open_transactions=len(opened),
-        transactions=[RestoredTransaction(**asdict(each)) for each in opened],
+        transactions=list(opened),
         doubts=None if found is None else list(found.doubts),
-        left_out=[LeftOutCopy(**asdict(each)) for each in chain.left_out],
+        left_out=list(chain.left_out),
     )
 
 
@@ -361,7 +343,7 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
         )
 
 
-def _tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
+def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
     """Tell what pins the last stable offset, and how that ends."""
     topic, _, partition = name.rpartition("-")
     for each in opened[:_MOST_NAMED]:

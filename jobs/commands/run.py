@@ -275,11 +275,8 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
-        for unseen in UNSEEN:
-            output.talk(f"--scan window does not see {unseen}")
-        output.talk("--scan exact sees all of it")
-    for line in next_steps(verdicts):
-        output.warn(line)
+        output.talk(*(f"--scan window does not see {unseen}" for unseen in UNSEEN), "--scan exact sees all of it")
+    output.warn(*next_steps(verdicts))
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
             f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "

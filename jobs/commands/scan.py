@@ -18,7 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
-from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
+from tiersnap.jobs.sentences import ByName, ForPeople, of_not_compared, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -159,8 +159,7 @@ def scan(
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
-    for line in (*_counts(totals), *_next_steps(totals, commands)):
-        output.talk(line)
+    output.talk(*_counts(totals), *_next_steps(totals, commands))
     if metrics is not None:
         sinks.send(lambda: metrics.samples(totals.exit_code))
     if page is not None and report is not None:
@@ -275,8 +274,7 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
             f"all later snapshots of the partition; {repair} names the files to move away before"
         )
     if count := totals.snapshots[SnapshotVerdict.NOT_COMPARED]:
-        what = f"{count_of(count, 'snapshot is', 'snapshots are')} not compared: their logs begin in remote storage"
-        yield f"{what}; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+        yield of_not_compared(count, commands.of("tiersnap verify LOGDIR --remote REMOTE"))
     with_remote = commands.of("tiersnap repair LOGDIR --remote REMOTE")
     asked = with_remote if totals.continued else repair
     yield from totals.forgotten

@@ -291,8 +291,7 @@ def simulate(
         rows = (of_row(SimulatedFleetWrite, row) for row in found.rows)
         sentence = found.tally.sentence()
         output.rows(SimulatedFleetWrite, rows, summary=SimulateSummary(sentence))
-        for message in [*([sentence] if output.format is Format.JSONL else []), *found.said]:
-            output.talk(message)
+        output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         return ExitCode.OK
     simulation = asked.of_host(view.beginnings(asked.broker_expiry))
     return _simulate_host(output, log_dirs, selection, simulation)
@@ -346,10 +345,8 @@ def _simulate_host(
         return SimulateSummary(simulation.sentence(), len(simulation.not_compared))
 
     output.rows(kind, rows(), several=len(opened) > 1, findings=simulation.findings, summary=summary)
-    for message in simulation.said:
-        output.talk(message)
-    for line in of_unknown_beginnings(simulation.beginnings):
-        output.warn(line)
+    output.talk(*simulation.said)
+    output.warn(*of_unknown_beginnings(simulation.beginnings))
     if simulation.not_compared and simulation.beginnings.find is None:
         output.talk(f"next: {with_remote()}")
     return exit_code_of(simulation.findings) or simulation.beginnings.exit_code

@@ -34,13 +34,6 @@ _WAITS = {
 
 
 @dataclass(frozen=True)
-class _Where:
-    log_dir: str
-    topic: str
-    partition: str
-
-
-@dataclass(frozen=True)
 class _Exposed:
     producers: int | None
     lost: int | None
@@ -75,13 +68,10 @@ class _Replayed:
 
 
 @dataclass(frozen=True)
-class _InWords:
-    exposed: str | None
-    replay: str | None
-
-
-@dataclass(frozen=True)
 class _OfPartition:
+    log_dir: str
+    topic: str
+    partition: str
     segments: int
     bytes: int
     alive: int | None
@@ -113,6 +103,9 @@ class _Rates:
 
 @dataclass(frozen=True)
 class _OfBoundary:
+    log_dir: str
+    topic: str
+    partition: str
     offset: int
     snapshot: str
     cause: str | None
@@ -120,7 +113,7 @@ class _OfBoundary:
 
 # Fields stand in the order of the bases, the last one first.
 @dataclass(frozen=True)
-class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Exposed, _OfPartition, _Where):
+class PartitionRisk(_Rates, _Replayed, _Waiting, _Exposed, _OfPartition):
     """A partition of `simulate --risk`."""
 
     COLUMNS: ClassVar = {
@@ -136,12 +129,14 @@ class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Exposed, _OfPartitio
         "untiered": "untiered",
         "replay": "replay: full, bounded, incremental",
     }
+    exposed: str | None
+    replay: str | None
     waits: str
     untiered: str
 
 
 @dataclass(frozen=True)
-class BoundaryRisk(_InWords, _Replayed, _Exposed, _OfBoundary, _Where):
+class BoundaryRisk(_Replayed, _Exposed, _OfBoundary):
     """A segment's end of `simulate --risk --boundaries`."""
 
     COLUMNS: ClassVar = {
@@ -159,6 +154,8 @@ class BoundaryRisk(_InWords, _Replayed, _Exposed, _OfBoundary, _Where):
         "aborted_records": "aborted records",
         "replay": "replay: full, bounded, incremental",
     }
+    exposed: str | None
+    replay: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +299,7 @@ def show_risk_of_warehouse(
 
     found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)
     _show_risk(output, found.rows, found.totals.sentences(), asked, several=True)
-    for line in found.said:
-        output.talk(line)
+    output.talk(*found.said)
     return ExitCode.OK
 
 

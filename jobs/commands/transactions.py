@@ -260,8 +260,7 @@ def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everyt
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     rows = (_opened(each, as_of) for each in shown)
     output.rows(ListedOpenTransaction, rows, kafka=kafka_table.FIND_HANGING, findings=outcome.findings)
-    for line in _next_steps(outcome, len(outcome.judged) - len(shown)):
-        output.talk(line)
+    output.talk(*_next_steps(outcome, len(outcome.judged) - len(shown)))
 
 
 def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:

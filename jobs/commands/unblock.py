@@ -132,8 +132,7 @@ def unblock(
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return done.exit_code(apply=request.apply)
     tell_mended(output, mended)
-    for hint in sorted({row.hint for row in rows if row.hint}):
-        output.warn(hint)
+    output.warn(*sorted({row.hint for row in rows if row.hint}))
     if not request.apply:
         tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
         output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")

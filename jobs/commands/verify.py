@@ -25,7 +25,7 @@ from tiersnap.jobs.remote_checks import (
     verify_on_spark,
 )
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -143,10 +143,8 @@ def verify(
         agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
         output.talk(f"{job.right} of {agree} with the log")
     if job.not_compared:
-        are = count_of(job.not_compared, "snapshot is", "snapshots are")
-        output.talk(f"{are} not compared: their logs begin in remote storage; next: {with_remote()}")
-    for line in of_unknown_beginnings(job.beginnings):
-        output.warn(line)
+        output.talk(of_not_compared(job.not_compared, with_remote()))
+    output.warn(*of_unknown_beginnings(job.beginnings))
     return job.exit_code
 
 

@@ -1,4 +1,4 @@
-"""The request of a restore, and the action on each partition."""
+"""The request of a restore, the action on each partition, and the copies that it leaves out."""
 
 from __future__ import annotations
 
@@ -34,3 +34,13 @@ class RestoreRequest:
     without: tuple[str, ...]  # ids of segments to leave out
     unpublished: bool  # also take copies that the cluster does not know; without one, those that tiersnap made
     broker_expiry: BrokerExpiry
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutCopy:
+    """A copy that is not used."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int | None  # exclusive; None of an incomplete segment
+    reason: str

@@ -45,7 +45,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
-from tiersnap.snapshot.log.restored_log import OpenTransaction
+from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
 from tiersnap.snapshot.units import count_of
 
 
@@ -58,7 +58,7 @@ class RestorePlan:
     destination: Destination
     source_cluster: str
     # transactions that are open at the log end, by the tier's own snapshot there
-    told_open: tuple[OpenTransaction, ...]
+    told_open: tuple[RestoredTransaction, ...]
     leftovers: tuple[str, ...]  # names of unfinished folders of other plans for this partition
     topic_is_checked: bool  # a cluster that has the topic was asked what it knows of the segments
 
@@ -238,7 +238,7 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
             raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the tier's {size}")
 
 
-def _told_open(store: ObjectStore, chain: Chain) -> tuple[OpenTransaction, ...]:
+def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:
         return ()
@@ -248,4 +248,4 @@ def _told_open(store: ObjectStore, chain: Chain) -> tuple[OpenTransaction, ...]:
         return ()
     opened = np.sort(entries[entries["current_txn_first_offset"] >= 0], order="current_txn_first_offset")
     names = ("producer_id", "producer_epoch", "current_txn_first_offset")
-    return tuple(OpenTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))
+    return tuple(RestoredTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))

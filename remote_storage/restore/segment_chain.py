@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
+from tiersnap.remote_storage.restore.request import LeftOutCopy
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import agreed_intervals
 from tiersnap.snapshot.units import count_of
@@ -43,23 +44,13 @@ class LogPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A copy that is not used, and why."""
-
-    segment_id: str
-    start_offset: int
-    end_offset: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Chain:
     """A log without gaps."""
 
     pieces: tuple[LogPiece, ...]  # ascending; each begins where the one before ends
     log_start_offset: int  # in the first piece
     leader_epochs: LeaderEpochs  # (epoch, start offset) of the pieces, ascending
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutCopy, ...]
     # offsets below the first piece that the lineage knows and remote storage has not: exclusive end, or None. Retention
     # deletes such segments.
     missing_below: int | None
@@ -234,7 +225,7 @@ def _left_out(
     pieces: Sequence[LogPiece],
     unusable: Iterable[IncompleteSegment],
     until: int | None,
-) -> Iterable[LeftOut]:
+) -> Iterable[LeftOutCopy]:
     used = {piece.copy.segment_id for piece in pieces}
     agreed = {interval.copy.segment_id for interval in intervals}
     for copy in copies:
@@ -251,9 +242,9 @@ def _left_out(
             reason = f"another copy of the same base offset is taken: {same.copy.segment_id}"
         else:
             reason = "other copies hold the same offsets"
-        yield LeftOut(copy.segment_id, copy.start_offset, copy.end_offset, reason)
+        yield LeftOutCopy(copy.segment_id, copy.start_offset, copy.end_offset, reason)
     for attempt in unusable:
-        yield LeftOut(attempt.segment_id, attempt.start_offset, None, attempt.problem)
+        yield LeftOutCopy(attempt.segment_id, attempt.start_offset, None, attempt.problem)
 
 
 def _gap_error(

@@ -25,6 +25,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_replay import replay_partition
@@ -47,15 +48,6 @@ class TierParts:
     snapshot: bytes | None = None  # at the segment's next base offset
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction without an end in the restored log: it holds the last stable offset at its first offset."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-
-
 @dataclass
 class RestoredLog:
     """The result of a pass over the log."""
@@ -65,7 +57,7 @@ class RestoredLog:
     producers: int = 0
     largest_producer_id: int = -1
     largest_leader_epoch: int = -1
-    open_transactions: tuple[OpenTransaction, ...] = ()
+    open_transactions: tuple[RestoredTransaction, ...] = ()
     # (offset, reason) of snapshots that are not the tier's.
     rebuilt_snapshots: list[tuple[int, str]] = field(default_factory=list)
     rebuilt_indexes: int = 0  # offset and time indexes that differ from the tier's, which is no fault of either
@@ -168,7 +160,7 @@ class _Pass:
             names = ("producer_id", "producer_epoch", "txn_first_offset")
             rows = zip(*(opened[name].tolist() for name in names), strict=True)
             found.open_transactions = tuple(
-                sorted((OpenTransaction(*row) for row in rows), key=lambda each: each.first_offset)
+                sorted((RestoredTransaction(*row) for row in rows), key=lambda each: each.first_offset)
             )
         return found
 

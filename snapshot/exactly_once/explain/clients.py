@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tiersnap.snapshot.exactly_once.explain.situations import EraRange, Explained, runs
+from tiersnap.snapshot.exactly_once.explain.situations import EraRange, ExplainedRow, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import ResumeRule, coordinator_era_of
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
@@ -52,7 +52,7 @@ _SURFACES = {
 }
 
 
-def of_produce(error: Answer, release: str | None) -> Iterator[Explained]:
+def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
     """Explain what clients without and with a transactional id do with an answer to Produce."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
@@ -64,7 +64,7 @@ def of_produce(error: Answer, release: str | None) -> Iterator[Explained]:
         yield from _rows(error, f"Produce, {mode}", table, asks, release)
 
 
-def of_coordinator(error: Answer, release: str | None) -> Iterator[Explained]:
+def of_coordinator(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
     """Explain what clients do with an answer of a coordinator."""
 
     def ask(era: ClientEra, request: str, can_bump: bool) -> _Asked:
@@ -85,7 +85,7 @@ def _rows(
     table: Sequence[Row],
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
-) -> Iterator[Explained]:
+) -> Iterator[ExplainedRow]:
     """Return a row for each row of the table that decides and for each of its reactions, in the order of the table."""
     deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
     rows = [row for row in table if row["#"] in deciding]
@@ -103,13 +103,13 @@ def _rows(
 
 def _row(
     run: EraRange, error: Answer, request: str, when: str, does: str, reaction: Reaction | None = None
-) -> Explained:
-    severity = None if reaction is None else str(reaction.severity)
+) -> ExplainedRow:
+    severity = None if reaction is None else reaction.severity
     changed_by = run.eras[0].changed_by
-    return Explained("client", run.releases, changed_by, None, request, None, when, error, does, severity)
+    return ExplainedRow("client", run.releases, changed_by, None, request, None, when, error, does, severity)
 
 
-def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[Explained]:
+def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Return the requests by which a client mends an abort, with the coordinators of one release or of all."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is not None and not _may_be(broker, takes_identity=takes_identity, version=version):
@@ -129,7 +129,7 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
     return has_version and takes_identity == (era.resume is not ResumeRule.NEVER)
 
 
-def of_application(error: Answer) -> Iterator[Explained]:
+def of_application(error: Answer) -> Iterator[ExplainedRow]:
     """Explain how the error is told since KIP-1050, and how KIP-691 wanted it told."""
     group = exception_group(error)
     if group is None:
@@ -143,4 +143,4 @@ def of_application(error: Answer) -> Iterator[Explained]:
     )
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"
     does = f"is {met}; {shipped}; {wanted}{failure}"
-    yield Explained("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)
+    yield ExplainedRow("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tiersnap.snapshot.exactly_once.explain.clients import of_abort, of_application, of_coordinator, of_produce
 from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COORDINATORS
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
-from tiersnap.snapshot.exactly_once.explain.situations import E, Explained, Situation, runs
+from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedRow, Situation, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
@@ -89,7 +89,7 @@ class Explanation:
     """Rows of brokers and coordinators, of clients, and of the application; `error` is None of a situation."""
 
     error: NamedError | None
-    rows: tuple[Explained, ...]
+    rows: tuple[ExplainedRow, ...]
 
     @property
     def is_answered(self) -> bool:
@@ -117,11 +117,11 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
     return Explanation(None, (*answers, *reactions))
 
 
-def _answered_with(error: Answer, release: str | None) -> list[Explained]:
+def _answered_with(error: Answer, release: str | None) -> list[ExplainedRow]:
     return [row for each in SITUATIONS for row in _of_situation(each.name, release) if row.answer is error]
 
 
-def _of_situation(name: str, release: str | None) -> Iterator[Explained]:
+def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
     """Return the answers of brokers or coordinators, a row each; those of one release if it is given."""
     for asked in (each for each in OF_PARTITIONS if each.name == name):
         yield from _answers("broker", None, asked, BROKER_ERAS, release)
@@ -133,7 +133,7 @@ def _of_situation(name: str, release: str | None) -> Iterator[Explained]:
 
 def _answers(
     who: str, version: int | None, situation: Situation[E], eras: Sequence[E], release: str | None
-) -> Iterator[Explained]:
+) -> Iterator[ExplainedRow]:
     if release is not None:
         try:
             era_of(release, eras)
@@ -142,10 +142,10 @@ def _answers(
     about = (version, situation.request, situation.name, situation.when)
     for run, said in runs(eras, situation.ask):
         if said is not None and run.has(release, eras):
-            yield Explained(who, run.releases, run.eras[0].changed_by, *about, said.answer, said.does)
+            yield ExplainedRow(who, run.releases, run.eras[0].changed_by, *about, said.answer, said.does)
 
 
-def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[Explained]:
+def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Explain what is done with an error that answers these requests; nothing if brokers alone get it."""
     is_unanswered = not requests
     is_of_produce = produce_knows(error) or error is _OF_PRODUCE_AS_ANY

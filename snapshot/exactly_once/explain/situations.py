@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
-from tiersnap.snapshot.exactly_once.models.eras import Era, era_of, releases_of
+from tiersnap.snapshot.exactly_once.models.eras import Era, Severity, era_of, releases_of
 
 E = TypeVar("E", bound=Era)
 W = TypeVar("W")
@@ -43,19 +45,20 @@ def situations(request: str, example: Callable[[Row], Ask[E]], table: str) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """One row."""
+class ExplainedRow:
+    """An answer or a reaction in some releases (`explain WORD`)."""
 
-    who: str  # broker, coordinator, client or application
+    who: Annotated[str, Meta(description="broker, coordinator, client or application")]
     releases: str  # that say or do so, as one range
-    changed_by: str  # what made it so in the first of them
+    changed_by: Annotated[str, Meta(description="KIPs or issues that made it so in the first of the releases")]
     transaction_version: int | None  # of a coordinator, 1 for 0 and 1; None if it says nothing
     request: str
-    situation: str | None  # its name, of a broker or a coordinator
+    # Of a broker or a coordinator.
+    situation: Annotated[str | None, Meta(description="name that `explain` takes")]
     when: str  # the situation, or the condition of a client, in words
     answer: Answer | None  # of a broker or a coordinator, or the error that a client gets
     does: str  # what it does besides, or what a client does
-    severity: str | None = None  # of a client's reaction
+    severity: Severity | None = None  # of a client's reaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,3 +87,12 @@ def test_name_that_is_no_text_is_a_row_in_every_form(capsys: pytest.CaptureFixtu
     line, _, shown = capsys.readouterr().out.splitlines()
     assert json.loads(line)["name"] == "t\udce9t-0"
     assert shown.split()[0] == r"t\udce9t-0"
+
+
+@pytest.mark.parametrize(("quiet", "said"), [(False, "one\ntwo\nthree\n"), (True, "three\n")])
+def test_messages_stand_on_a_line_each(capsys: pytest.CaptureFixture[str], quiet: bool, said: str) -> None:
+    output = Output(quiet=quiet)
+    output.talk(*("one", "two"))
+    output.talk()
+    output.warn("three", *())
+    assert capsys.readouterr().err == said
