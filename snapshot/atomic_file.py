@@ -14,6 +14,9 @@ from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 
 _log = logging.getLogger(__name__)
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of the operating system that say that a disk is full, or a user's share of it."""
+
 _CONTEXT = "security.selinux"
 _OPEN_FILES = 128  # that wait for their fsync
 _BUFFER_BYTES = 8192  # given, so that opening a file asks no terminal and no disk for its block size
@@ -147,7 +150,7 @@ def sync_directory(path: Path) -> None:
 def cannot_write(path: Path, error: OSError) -> TiersnapError:
     """Return the error for an error of the operating system while writing `path`."""
     message = f"cannot write {path}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         return NoSpaceError(message, hint="free some space and give the same command again; what is written is whole")
     return UsageError(message, hint="run it as the user that the broker runs as, or as root")
 

@@ -45,6 +45,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     """
     from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
     from tiersnap.snapshot.exactly_once.explain.explain import names
+    from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS, is_newer, newest_known
 
     if word is None:
         output.rows(ExplainableName, (ExplainableName(*each) for each in names()))
@@ -52,6 +53,10 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(f"{word}: neither an error of producers nor a situation", hint="tiersnap explain lists both")
+    for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
+        if release is not None and is_newer(release, eras):
+            newest = newest_known(eras)
+            output.warn(f"Kafka {release} is newer than what is known: {whose} are those of {newest}")
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
@@ -69,17 +68,16 @@ def maintain_tables(
     from tiersnap.jobs.delta_tables import no_rows
     from tiersnap.jobs.pipeline.maintenance import maintain
     from tiersnap.jobs.pipeline.one_writer import only_run
-    from tiersnap.jobs.pipeline.warehouse import Warehouse
+    from tiersnap.jobs.pipeline.warehouse import Warehouse, is_no_warehouse
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.report.run_info import new_run_id
 
     place = located(warehouse)
-    is_absent = place.startswith("/") and not Path(place).exists()
+    if is_no_warehouse(place):
+        raise no_rows(warehouse, "")
     with only_run(place, new_run_id(), s3, writes=apply) as check:
         tables = Warehouse(spark.session(), place, check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
-    if is_absent and not done:
-        raise no_rows(warehouse, "")
     rows = [
         MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
         for each in done

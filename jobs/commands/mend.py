@@ -141,6 +141,7 @@ def mend(
         said += f", {count_of(mended.wrong, 'segment is wrong', 'segments are wrong')}" if mended.wrong else ""
         return _told(output, mended, said, apply=apply)
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
+    from tiersnap.remote_storage.cluster.topic_checks import check_selected
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
     from tiersnap.remote_storage.stores.open_store import open_existing_store
@@ -160,6 +161,8 @@ def mend(
     with prover.metadata_topic.read_all() as reader, Progress(output, "mending") as progress:
         ask = partial(read_by_brokers, cluster, reader, lambda name: matches_topic(name, topic))
         known, prove = ask(), partial(prover.prove, target)
+        if topic is not None and not known.segments:
+            check_selected(cluster, topic)
         of, tierer = replace(logs(target), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
         mending = MendTier(
             cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from click.core import ParameterSource
 from msgspec import Meta
 
 from tiersnap.jobs import options as opt
@@ -160,6 +161,8 @@ def transactions(
             "describe needs --transactional-id, and nothing else takes it",
             hint=f"tiersnap transactions list {shlex.join(log_dirs)}",
         )
+    if question == DESCRIBE:
+        _refuse_selection()
     if timeout is None:
         raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
@@ -188,6 +191,16 @@ def transactions(
     rows = (_listed(each, as_of) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
     return exit_code_of(findings)
+
+
+def _refuse_selection() -> None:
+    """Refuse a choice of partitions on the command line, as kafka-transactions.sh does."""
+    ctx = click.get_current_context()
+    for name in ("topic", "partition"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"describe takes no --{name}: it shows one transactional id in full", hint=f"leave out --{name}"
+            )
 
 
 def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.own_objects.lease import RENEWED_EACH_S, Lease, Lea
 from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import resolve
@@ -108,7 +108,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LEASE_KEY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in FULL:
             raise cannot_write(folder, error) from error
         raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor

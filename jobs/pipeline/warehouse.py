@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import counts, schemas
+from tiersnap.jobs.pipeline.one_writer import LEASE_KEY
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.log.places import resolve
@@ -162,6 +163,11 @@ def lacks_table(warehouse: str, table: str) -> bool:
     """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
     filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
     return filesystem is not None and filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
+
+
+def is_no_warehouse(place: str) -> bool:
+    """Return whether a place on this host has no table, nor the lock of a run that is to make the first."""
+    return all(lacks_table(place, each) for each in ARROW_TABLES) and not Path(resolve(place)[1], LEASE_KEY).exists()
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

@@ -91,8 +91,17 @@ class RawConnection:
         """Ask the leader's epoch cache for `epoch`: (largest epoch not above it, its exclusive end offset)."""
         body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiii", 1, partition, -1, epoch)
         answer = self._ask(body)
-        _, _, length = struct.unpack_from(">iih", answer)
-        (error, _, answered, end) = struct.unpack_from(">hiiq", answer, 10 + length + 4)
+        name = topic.encode("utf-8")
+        try:
+            _, *told, error, number, answered, end = struct.unpack_from(f">iih{len(name)}sihiiq", answer)
+        except struct.error:  # shorter than that
+            told, number = [], -1
+        if (told, number) != ([1, len(name), name, 1], partition):
+            raise BrokerUnavailableError(
+                f"{self._name}: leader epochs of {topic}-{partition}: an answer of {count_of(len(answer), 'byte')} is "
+                "cut off or of another partition",
+                hint="run the same command again; is it a broker's address?",
+            )
         if error in _RETRIABLE:
             raise BrokerUnavailableError(
                 f"{self._name}: leader epochs of {topic}-{partition}: {_RETRIABLE[error]}",

@@ -1,10 +1,11 @@
-"""Check by a topic's configs that segments may be published."""
+"""Check that a cluster has the topics that are asked for, and by their configs that segments may be published."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
-from tiersnap.remote_storage.cluster.client import Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,
@@ -22,6 +23,8 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     RETENTION_MS,
     UNLIMITED,
 )
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import count_of
 
 
@@ -72,6 +75,19 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
             "else has switched copying off",
             hint="tiersnap publish tells the brokers what was tiered, while copying is off and retention endless; or "
             f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then tiersnap unblock again",
+        )
+
+
+def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
+    """Refuse a --topic that selects no topic of the cluster, so that a mistyped name is not taken for good news.
+
+    Raises:
+        UsageError: no topic's whole name matches.
+    """
+    if not any(matches_topic(name, topic) for name in cluster.partition_counts()):
+        raise UsageError(
+            f"{cluster.bootstrap_server}: no topic matches {topic.pattern!r}",
+            hint="--topic must match a topic's whole name, and the right to describe the topic is needed",
         )
 
 

@@ -50,6 +50,7 @@ from tiersnap.remote_storage.stores.object_store import (
     too_large,
 )
 from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline, current, earliest
+from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -329,7 +330,9 @@ def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: De
 def _translated(path: Path, error: OSError) -> TiersnapError:
     if error.errno in _PASSING:
         return TransientError(f"{path}: {error.strerror}", hint="run the same command again")
-    hint = "check the owner, the mode and the free space of the directory"
+    if error.errno in FULL:
+        return cannot_write(path, error)
+    hint = "check the owner and the mode of the directory"
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
         hint = "a symlink inside a store is not followed: put the files there themselves"
     elif error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -25,6 +24,9 @@ from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+
+if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
+    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError
@@ -79,8 +80,10 @@ def test_a_leader_that_has_gone_is_waited_for():
         lineage(TopicIdPartition("t", "A" * 22, 0), 2)(0)
 
 
-def answer_one_request_a_connection(server: socket.socket, error: int = 0) -> None:
-    """OffsetForLeaderEpoch of t-0: epoch 4 ends at 70."""
+def answer_one_request_a_connection(
+    server: socket.socket, error: int = 0, change: Callable[[bytes], bytes] = bytes
+) -> None:
+    """OffsetForLeaderEpoch of t-0: epoch 4 ends at 70; `change` makes another answer of it."""
     while True:
         try:
             connection, _ = server.accept()
@@ -89,7 +92,7 @@ def answer_one_request_a_connection(server: socket.socket, error: int = 0) -> No
         with connection:
             (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
             _, _, correlation = struct.unpack_from(">hhi", connection.recv(length, socket.MSG_WAITALL))
-            body = struct.pack(">iiih1sihiiq", correlation, 0, 1, 1, b"t", 1, error, 0, 4, 70)
+            body = change(struct.pack(">iiih1sihiiq", correlation, 0, 1, 1, b"t", 1, error, 0, 4, 70))
             connection.sendall(struct.pack(">i", len(body)) + body)
 
 
@@ -112,3 +115,27 @@ def test_a_broker_that_leads_no_more_is_asked_again_and_one_that_refuses_is_not(
             connection.end_offset_for("t", 0, 4)
         server.shutdown(socket.SHUT_RDWR)
     assert caught.value.exit_code == code
+
+
+def answered(change: Callable[[bytes], bytes]) -> TiersnapError:
+    """The error of an answer that was changed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_one_request_a_connection, args=(server, 0, change), daemon=True).start()
+        with RawConnection(*server.getsockname(), {}) as connection, pytest.raises(TiersnapError) as caught:
+            connection.end_offset_for("t", 0, 4)
+        server.shutdown(socket.SHUT_RDWR)
+    return caught.value
+
+
+@pytest.mark.parametrize("length", range(4, 37))
+def test_an_answer_that_is_cut_off_anywhere_is_asked_for_again(length):
+    told = answered(lambda body: body[:length])
+    assert (told.exit_code, told.hint.partition(";")[0]) == (3, "run the same command again")
+    assert f"leader epochs of t-0: an answer of {length - 4} byte" in told.message
+
+
+@pytest.mark.parametrize("at", [11, 13, 14, 18, 24], ids=["topics", "length", "topic", "partitions", "partition"])
+def test_an_answer_about_another_partition_is_asked_for_again(at):
+    told = answered(lambda body: body[:at] + bytes([body[at] + 1]) + body[at + 1 :])
+    assert told.exit_code == 3
+    assert "of another partition" in told.message

@@ -72,6 +72,16 @@ def test_a_warehouse_on_a_full_disk_is_transient(empty_disk: SmallDisk, has_leas
         pytest.fail("nothing can be written")
 
 
+def test_a_full_store_is_transient_and_the_next_run_fills_it(empty_disk: SmallDisk, tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs")
+    words = ("tier", tmp_path / "logs", "--remote", empty_disk.folder / "tier", "--apply")
+    (empty_disk.folder / "tier").mkdir()
+    fill(empty_disk)
+    assert_said(tiersnap(*words), 3, "No space left on device", "free some space")
+    empty_disk.empty()
+    assert_said(tiersnap(*words), 0)
+
+
 def test_repair_says_how_much_must_be_freed_when_the_disk_is_full(disk: SmallDisk) -> None:
     ran = tiersnap("repair", disk.folder, "--apply")
     assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, 0 B are free: free 16.0 KiB first")

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import io
 import os
@@ -29,6 +30,7 @@ from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import (
     ExitCode,
     LogDirAsTargetError,
+    NoSpaceError,
     RemoteStorageError,
     TiersnapError,
     TransientError,
@@ -402,6 +404,23 @@ def test_no_symlink_in_a_store_is_followed(store, tmp_path):
     assert store.delete(["file"]) == ()  # the link itself goes
     assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("secret", b"secret")]
     assert list(store.unfinished_uploads()) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["open", "fsync", "link", "rename"])
+def test_a_full_disk_is_said_to_be_one_wherever_it_is_met(store, monkeypatch, call, code):
+    store.put_if_absent("a/key", b"object")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(NoSpaceError, match=os.strerror(code)):
+            store.replace("a/key", b"mine") if call == "rename" else store.put_if_absent("a/other", b"mine")
+    assert [found.key for found in store.list()] == ["a/key"]
+    store.replace("a/key", b"mine")
+    store.put_if_absent("a/other", b"mine")
 
 
 def test_list_passes_by_lost_and_found_where_a_disk_is_the_store(store):

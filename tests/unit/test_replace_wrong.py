@@ -11,11 +11,14 @@ import google_crc32c
 import pytest
 
 from tests.protocol.memory_store import MemoryStore
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
+from tests.reference.poisoned_tier import NOW as REPLICA_NOW
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_poisoned_tier import LAYOUTS, state
+from tiersnap.jobs import options
 from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
@@ -474,3 +477,15 @@ def test_mend_asks_no_further_partition_of_a_store_that_does_not_answer(poisoned
     assert [each.message for each in poisoned.failures] == ["no answer within 60 s"]
     assert not [prefix for prefix in store.listed if prefix.startswith("claims/churn")]
     assert outcomes(poisoned.mend())[2:] == BOTH[2:]
+
+
+def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, monkeypatch):
+    monkeypatch.setattr(options, "Cluster", lambda *_: poisoned.cluster)
+    poisoned.cluster.create(TopicIdPartition("untiered", new_segment_id(), 0), end=7)
+    place = ("--bootstrap-server", "model:9092", "--remote", poisoned.at.remote, "--layout", poisoned.layout.name)
+    mend = ("mend", *place, "--unproven", *REPLICA_NOW, "--topic")
+    for apply in ((), ("--apply",)):
+        assert_said(tiersnap(*mend, "chur", *apply), 2, "no topic matches 'chur'", "--topic must match")
+    assert_said(tiersnap(*mend, "untiered"), 0, "all 0 segments")
+    planned = tiersnap(*mend, "chur.*", "--log-dir", poisoned.whole)
+    assert_said(planned, 0, f"all {len(poisoned.records)} segments", "give --apply")

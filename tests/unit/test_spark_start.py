@@ -112,6 +112,22 @@ def test_spark_commands_refuse_a_warehouse_without_tables(command: str, tmp_path
 
 
 @before_spark
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("is_uri", [False, True])
+def test_maintain_tables_refuses_a_place_without_a_warehouse_each_time(
+    is_there: bool, is_uri: bool, tmp_path: Path
+) -> None:
+    place = tmp_path / "mistyped"
+    if is_there:
+        place.mkdir()
+    words = ("maintain", "tables", "--warehouse", place.as_uri() if is_uri else place)
+    why = "no such folder" if not is_there and not is_uri else "this is no warehouse"
+    for apply in ((), ("--apply",), ("--apply",)):
+        assert_said(tiersnap(*words, *apply), ExitCode.USAGE, why, "tiersnap run --source")
+        assert list(tmp_path.rglob("*")) == [place] * is_there
+
+
+@before_spark
 def test_maintain_tables_waits_for_the_run_that_holds_the_warehouse(places: list[str | Path]) -> None:
     with only_run(str(places[-1]), "another"):
         assert_said(tiersnap("maintain", "tables", *places[-2:]), ExitCode.TRANSIENT, "run another on")

@@ -43,6 +43,22 @@ def era_of(release: str, eras: Sequence[E]) -> E:
     return fitting[-1]
 
 
+def newest_known(eras: Sequence[Era]) -> str:
+    """Return the newest release that the eras tell of, such as `4.4`."""
+    return eras[-1].releases.rpartition("-")[2]
+
+
+def is_newer(release: str, eras: Sequence[Era]) -> bool:
+    """Return whether a release is newer than the eras tell of; 4.4.1 is one of 4.4.
+
+    Raises:
+        ValueError: as `era_of`.
+    """
+    era_of(release, eras)
+    newest = tuple(map(int, newest_known(eras).split(".")))
+    return tuple(map(int, release.split(".")))[: len(newest)] > newest
+
+
 def releases_of(eras: Iterable[Era], all_eras: Sequence[Era]) -> str:
     """Name several eras: neighbours as one range, `1.0.0-2.4, 4.1-4.4`."""
     chosen = {era.name for era in eras}

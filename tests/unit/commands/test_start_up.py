@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
+from tests.reference.small_log import write_small_log
 from tiersnap.jobs.cli import cli
 from tiersnap.jobs.commands import COMMANDS
 from tiersnap.jobs.output import Output
@@ -19,18 +21,24 @@ HEAVY = {
     *("numba", "llvmlite", "numpy", "pyarrow", "pandas", "rich", "yaml", "jinja2"),
     *("boto3", "botocore", "pyspark", "deltalake", "confluent_kafka"),
 }
+SIMULATE = "tiersnap.snapshot.exactly_once.simulate"
 _ASK = """
 import sys
 from tiersnap.jobs.cli import run
 assert run(sys.argv[1:]) in (0, 2)
-print(*{each.partition(".")[0] for each in sys.modules})
+print(*sys.modules)
 """
 
 
-def imported(*words: str) -> set[str]:
-    """Top-level modules that a process has imported which ran the command."""
+def modules_of(*words: str) -> set[str]:
+    """Modules that a process has imported which ran the command."""
     done = subprocess.run([sys.executable, "-c", _ASK, *words], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
+
+
+def imported(*words: str) -> set[str]:
+    """Top-level modules of these."""
+    return {each.partition(".")[0] for each in modules_of(*words)}
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
@@ -43,6 +51,13 @@ def test_help_imports_no_heavy_module(name: str) -> None:
 )
 def test_usage_error_imports_no_heavy_module(words: list[str]) -> None:
     assert imported(*words) & HEAVY == set()
+
+
+@pytest.mark.parametrize("options", [(), ("--segments",), ("--output", "json")], ids=" ".join)
+def test_scan_without_remote_storage_imports_no_simulation(options: tuple[str, ...], tmp_path: Path) -> None:
+    write_small_log(tmp_path)
+    found = {each for each in modules_of("scan", str(tmp_path), *options) if each.startswith(f"{SIMULATE}.")}
+    assert found <= {f"{SIMULATE}.kinds"}, "the names in its JSON, and nothing that computes"
 
 
 def test_every_command_prints_types_but_those_that_run_others() -> None:

@@ -321,3 +321,14 @@ def test_command_without_a_word_lists_what_it_knows():
 def test_command_refuses_what_it_does_not_know():
     assert_said(tiersnap("explain", "nothing"), 2, "neither an error of producers nor a situation", "tiersnap explain")
     assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "no release of Kafka")
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize(("option", "whose"), [("--broker", "brokers"), ("--client", "clients")])
+def test_a_release_that_is_not_known_is_said_to_be_answered_as_the_newest_one(option, whose, output):
+    for release in ("4.5", "99.9", "4.10.1"):
+        ran = tiersnap("explain", "unknown-producer-in-transaction", option, release, output=output)
+        assert_said(ran, 0, f"Kafka {release} is newer than what is known: {whose} are those of 4.4")
+        assert "4.1-4.4" in ran.out
+    for release in ("4.4", "4.4.1", "3.9"):
+        assert tiersnap("explain", "unknown-producer-in-transaction", option, release, output=output).err == ""

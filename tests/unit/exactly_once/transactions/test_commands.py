@@ -212,11 +212,21 @@ def test_an_id_that_is_not_there_is_a_usage_error_that_says_how_sure_that_is(tmp
     assert_said(ran, 2, "'x' is not in what could be read")
 
 
+def test_describe_leaves_a_topic_of_the_settings_to_the_other_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERSNAP_TOPIC", "nothing")
+    (row,) = transactions("describe", "kafka-4.1.1", "--transactional-id", "hang").rows
+    assert row["transactional_id"] == "hang"
+    assert transactions("list", "kafka-4.1.1").rows == []
+
+
 def test_options_that_do_not_fit_the_question_are_refused() -> None:
     assert_said(transactions("describe", "kafka-4.1.1"), 2, "describe needs --transactional-id")
     assert_said(transactions("list", "kafka-4.1.1", "--transactional-id", "x"), 2, "nothing else takes it")
     assert_said(transactions("find-hanging", "kafka-4.1.1", "--topic", "nothing"), 2, "no topic matches 'nothing'")
     assert_said(transactions("find-hanging", "kafka-4.1.1", "--partition", "77"), 2, "partition 77")
+    for name, asked in (("--topic", "hanging"), ("--partition", "0")):
+        ran = transactions("describe", "kafka-4.1.1", "--transactional-id", "hang", name, asked)
+        assert_said(ran, 2, f"describe takes no {name}", f"leave out {name}")
     none = transactions("find-hanging", "kafka-4.1.1", "--max-transaction-timeout", "none")
     assert_said(none, 2, "--max-transaction-timeout cannot be none")
     assert_said(transactions("abort", "kafka-4.1.1"), 2, "find-hanging")
