@@ -11,7 +11,9 @@ _MOMENT = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|\+00:
 _EPOCH_MS = re.compile(r"\b1[78]\d{11}\b")
 _LAST_RECORD = 1_795_305_600_000  # ms; later times are those of a run
 # The logs are some MiB: what is told in GiB, and shares of it, are the disk's.
-_FREE = re.compile(r"\b\d+(\.\d+)? GiB\b|\"(free|disk|total|free_bytes|disk_bytes)\": ?\d+|\d+ % full")
+_FREE = re.compile(
+    r"\b\d+(\.\d+)? GiB\b|\"(free|disk|total|free_bytes|disk_bytes|days(_when_freed)?)\": ?[\d.]+|\d+ % full"
+)
 _SHARE = re.compile(r"\b(x|width)=\"[\d.]+%\"")
 _PROCESS = re.compile(r"\bpid \d+\b|\"(pid|processStart)\": ?[\"\w/-]+")
 # What is said every 30 s of how far a command is: of the machine, not of the command.
@@ -22,7 +24,7 @@ _COLLECTED = re.compile(r"(?<=\d{20}-)[0-9a-f]{12}(?=\.(segments|batches|snapsho
 _PHASES = "list|decode|replay|remote|verdicts|tier|report"
 _PHASE = re.compile(rf'\b[\d.]+ ({_PHASES})\b|\\?"({_PHASES})\\?": ?[\d.]+')
 # It is taken over the columns of a listing in the order of the schema, which has changed; what is in them is compared.
-_FINGERPRINT = re.compile(r"\b[0-9a-f]{24}:[0-9a-f]{24}\b")
+_FINGERPRINT = re.compile(r"(?<=\"fingerprint\": \")[0-9a-f]{24}(:[0-9a-f]{24})?")
 _SPARK_FILE = re.compile(r"(?<=part-\d{5}-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
 

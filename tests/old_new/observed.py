@@ -28,6 +28,8 @@ def of_folder(folder: Path, paths: dict[str, str], ids: Ids) -> Iterator[tuple[s
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or any(table in path.parents for table in tables):
             continue
+        if path.name.endswith(".parquet.crc"):  # Hadoop's, of the file beside it, whose rows are compared
+            continue
         name = text(str(path.relative_to(folder)), {}, ids)
         yield name, _content(path, paths, ids)
 
