@@ -21,6 +21,7 @@ from tests.old_new.normal import Ids, text
 from tests.old_new.observed import differences, of_folder
 from tests.old_new.revisions import environment
 from tests.old_new.scenarios import Scenario, host_scenarios, spark_scenarios
+from tiersnap.snapshot.errors import ExitCode
 
 INTENDED = Path(__file__).with_name("intended.toml")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -48,6 +49,8 @@ class Side:
         for number, command in enumerate(scenario.commands, 1):
             line = command.of(is_new=self.is_new).format(**places)
             done = self._type(line)
+            if done.returncode == ExitCode.USAGE:
+                raise SystemExit(f"what is refused compares nothing: {line}\n{done.stderr}")
             self.said[f"{number} exit code"] = str(done.returncode)
             self.said[f"{number} stdout"] = text(done.stdout, paths, ids)
             self.said[f"{number} stderr"] = text(done.stderr, paths, ids)

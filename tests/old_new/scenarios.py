@@ -60,7 +60,7 @@ def host_scenarios() -> Iterator[Scenario]:
     yield Scenario(
         "repair", _lines(f"repair {{logs}} {AS_OF} --apply", f"verify {{logs}} {NOW}", f"scan {{logs}} {NOW}")
     )
-    yield Scenario("repair all", _lines(f"repair {{logs}} {AS_OF} --out {{out}} --all --apply"))
+    yield Scenario("repair all", _lines(f"repair {{logs}} {AS_OF} --out {{out}} --all"))
     yield Scenario("repair replace", _lines(f"repair {{logs}} {AS_OF} --replace --above-newest --apply"))
     yield Scenario("scan report", _lines(f"scan {{logs}} {NOW} --report {{out}} --metrics-file {{logs}}/scan.prom"))
     tier = f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW}"
@@ -109,7 +109,10 @@ def spark_scenarios() -> Iterator[Scenario]:
     )
     yield Scenario(
         "decode and audit",
-        _lines("decode {logs} --to {warehouse} --master local[2]", "audit {logs} --master local[2] --output json"),
+        _lines(
+            "decode --source {logs} --warehouse {warehouse} --master local[2] --apply",
+            "audit --warehouse {warehouse} --master local[2] --limit 0 --output json",
+        ),
         ("all",),
         is_spark=True,
     )
