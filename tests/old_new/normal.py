@@ -23,6 +23,7 @@ _COLLECTED = re.compile(r"(?<=\d{20}-)[0-9a-f]{12}(?=\.(segments|batches|snapsho
 # How long each phase of `run` took, in words and in JSON.
 _PHASES = "list|decode|replay|remote|verdicts|tier|report"
 _PHASE = re.compile(rf'\b[\d.]+ ({_PHASES})\b|\\?"({_PHASES})\\?": ?[\d.]+')
+_METRIC = re.compile(r"(_(?:duration|timestamp)_seconds(?:\{[^}]*\})?) [\d.]+")
 # It is taken over the columns of a listing in the order of the schema, which has changed; what is in them is compared.
 _FINGERPRINT = re.compile(r"(?<=\"fingerprint\": \")[0-9a-f]{24}(:[0-9a-f]{24})?")
 _SPARK_FILE = re.compile(r"(?<=part-\d{5}-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -45,6 +46,7 @@ def text(said: str, paths: Mapping[str, str], ids: Ids) -> str:
         (_PORT, "<server>"),
         (_COLLECTED, "<new>"),
         (_PHASE, "<duration>"),
+        (_METRIC, r"\1 <duration>"),
         (_FINGERPRINT, "<fingerprint>"),
         (_SPARK_FILE, "<new>"),
     ):

@@ -7,6 +7,7 @@ import fnmatch
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,17 +38,20 @@ class Side:
 
     python: Path
     workspace: Path
-    is_new: bool
     said: dict[str, str] = field(default_factory=dict)
 
     def run(self, scenario: Scenario, logs: Path) -> None:
         """Type the commands, and look at what they left."""
-        places = {name: self.workspace / name for name in ("logs", "remote", "out", "warehouse")}
+        places = {name: self.workspace / name for name in ("logs", "remote", "out", "warehouse", "disk")}
         inputs.copy(logs, places["logs"])
+        places["out"].mkdir()
+        places["disk"].mkdir()
+        for found in logs.glob("meta.properties"):
+            shutil.copy(found, places["disk"])
         ids = Ids(_ids_below(logs))
         paths = {str(path): f"<{name}>" for name, path in places.items()} | {str(self.workspace): "<workspace>"}
         for number, command in enumerate(scenario.commands, 1):
-            line = command.of(is_new=self.is_new).format(**places)
+            line = command.format(**places)
             done = self._type(line)
             if done.returncode == ExitCode.USAGE:
                 raise SystemExit(f"what is refused compares nothing: {line}\n{done.stderr}")
@@ -89,12 +93,12 @@ def _ids_below(logs: Path) -> set[str]:
 def compare(scenario: Scenario, logs: Path, old: Path, new: Path, workspace: Path) -> Iterator[str]:
     """Differences of one scenario over one log directory."""
     sides = []
-    for python, is_new in ((old, False), (new, True)):
+    for python, name in ((old, "old"), (new, "new")):
         folder = workspace / "here"  # one path for both, since what is stored names it
         folder.mkdir(parents=True)
-        side = Side(python, folder, is_new)
+        side = Side(python, folder)
         side.run(scenario, logs)
-        folder.rename(workspace / ("new" if is_new else "old"))
+        folder.rename(workspace / name)
         sides.append(side)
     yield from differences(sides[0].said, sides[1].said)
 

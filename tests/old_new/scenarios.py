@@ -1,7 +1,7 @@
 """What both revisions type: each scenario in a workspace of its own, its commands one after the other.
 
-Words in braces are paths of the workspace: {logs} a copy of the log directory, {remote} a store, {out} and {warehouse}
-new folders. A command that this tree spells otherwise stands with both forms.
+Words in braces are paths of the workspace: {logs} a copy of the log directory, {remote} and {warehouse} new folders,
+{out} an empty one, {disk} a log directory without partitions.
 """
 
 from __future__ import annotations
@@ -14,35 +14,18 @@ FORMS = ("", "--output json", "--output jsonl")
 
 
 @dataclass(frozen=True)
-class Command:
-    """One command line without `tiersnap`; `new` where this tree spells it otherwise."""
-
-    old: str
-    new: str = ""
-
-    def of(self, *, is_new: bool) -> str:
-        """Return the form of a side."""
-        return self.new if is_new and self.new else self.old
-
-
-@dataclass(frozen=True)
 class Scenario:
     """Commands in one workspace, over the log directories named; `is_spark` needs a JVM."""
 
     name: str
-    commands: tuple[Command, ...]
+    commands: tuple[str, ...]
     logs: tuple[str, ...] = ("all", "generated")
     is_spark: bool = False
 
 
-def _in_all_forms(name: str, line: str, new: str = "") -> Iterator[Scenario]:
+def _in_all_forms(name: str, line: str) -> Iterator[Scenario]:
     for form in FORMS:
-        commands = (Command(f"{line} {form}".strip(), f"{new} {form}".strip() if new else ""),)
-        yield Scenario(f"{name} {form}".strip(), commands)
-
-
-def _lines(*lines: str | tuple[str, str]) -> tuple[Command, ...]:
-    return tuple(Command(line) if isinstance(line, str) else Command(*line) for line in lines)
+        yield Scenario(f"{name} {form}".strip(), (f"{line} {form}".strip(),))
 
 
 def host_scenarios() -> Iterator[Scenario]:
@@ -57,37 +40,32 @@ def host_scenarios() -> Iterator[Scenario]:
     yield from _in_all_forms("find-hanging", f"transactions find-hanging {{logs}} --all {NOW}")
     yield from _in_all_forms("simulate", f"simulate {{logs}} --all {NOW}")
     yield from _in_all_forms("risk", f"simulate {{logs}} --risk {NOW}")
-    yield Scenario(
-        "repair", _lines(f"repair {{logs}} {AS_OF} --apply", f"verify {{logs}} {NOW}", f"scan {{logs}} {NOW}")
-    )
-    yield Scenario("repair all", _lines(f"repair {{logs}} {AS_OF} --out {{out}} --all"))
-    yield Scenario("repair replace", _lines(f"repair {{logs}} {AS_OF} --replace --above-newest --apply"))
-    yield Scenario("scan report", _lines(f"scan {{logs}} {NOW} --report {{out}} --metrics-file {{logs}}/scan.prom"))
+    yield Scenario("repair", (f"repair {{logs}} {AS_OF} --apply", f"verify {{logs}} {NOW}", f"scan {{logs}} {NOW}"))
+    yield Scenario("repair all", (f"repair {{logs}} {AS_OF} --out {{out}} --all",))
+    yield Scenario("repair replace", (f"repair {{logs}} {AS_OF} --replace --above-newest --apply",))
+    yield Scenario("scan report", (f"scan {{logs}} {NOW} --report {{out}} --metrics-file {{out}}/scan.prom",))
     tier = f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW}"
     for name, more in (("aiven", ""), ("local", " --layout local-tiered-storage"), ("all", " --all --replace")):
         plan = f"{tier}{more} --output json"
-        yield Scenario(
-            f"tier {name}", _lines(plan, f"{tier}{more} --apply", f"{tier}{more} --apply", f"scan {{logs}} {NOW}")
-        )
-    restore = f"restore --remote {{remote}} --to {{out}} --topic orders {NOW}"
+        yield Scenario(f"tier {name}", (plan, f"{tier}{more} --apply", f"{tier}{more} --apply", f"scan {{logs}} {NOW}"))
+    restore = f"restore --remote {{remote}} --to {{disk}} --topic orders {NOW}"
     yield Scenario(
         "restore",
-        _lines(
+        (
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --replace --apply",
-            (f"{restore} --output json", f"{restore} --unpublished --output json"),
-            (f"{restore} --apply", f"{restore} --unpublished --apply"),
+            f"{restore} --unpublished --output json",
+            f"{restore} --unpublished --apply",
             "expire --remote {remote} --topic .* --retention-bytes 1KiB --unmanaged --apply",
-            "maintain remove-orphans --remote {remote} --output json",
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --apply",
         ),
         ("kafka-3.9.1",),
     )
     yield Scenario(
-        "collect", _lines("collect {logs} --to {remote} --apply --headers", "collect {logs} --to {remote} --apply")
+        "collect", ("collect {logs} --to {remote} --apply --headers", "collect {logs} --to {remote} --apply")
     )
     for kind in ("log", "index", "timeindex", "txnindex", "snapshot"):
         for form in ("", "--output json", "--output kafka"):
-            yield Scenario(f"dump {kind} {form}".strip(), _lines(f"dump {{logs}}/*/*.{kind} {form}".strip()), ("all",))
+            yield Scenario(f"dump {kind} {form}".strip(), (f"dump {{logs}}/*/*.{kind} {form}".strip(),), ("all",))
 
 
 def spark_scenarios() -> Iterator[Scenario]:
@@ -95,7 +73,7 @@ def spark_scenarios() -> Iterator[Scenario]:
     places = f"--source {{logs}} --remote {{remote}} --warehouse {{warehouse}} --master local[2] {AS_OF}"
     yield Scenario(
         "run",
-        _lines(
+        (
             f"run {places} --report {{out}}/1 --output json",
             f"run {places} --report {{out}}/2 --apply",
             f"run {places} --report {{out}}/3 --apply",
@@ -104,12 +82,10 @@ def spark_scenarios() -> Iterator[Scenario]:
         ("all", "generated"),
         is_spark=True,
     )
-    yield Scenario(
-        "run window", _lines(f"run {places} --scan window --apply"), ("ledger-2.7.2", "generated"), is_spark=True
-    )
+    yield Scenario("run window", (f"run {places} --scan window --apply",), ("ledger-2.7.2", "generated"), is_spark=True)
     yield Scenario(
         "decode and audit",
-        _lines(
+        (
             "decode --source {logs} --warehouse {warehouse} --master local[2] --apply",
             "audit --warehouse {warehouse} --master local[2] --limit 0 --output json",
         ),
