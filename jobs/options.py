@@ -324,6 +324,13 @@ class SparkRequest:
 
         return open_session(self.master, self.conf, **options)
 
+    @property
+    def is_on_server(self) -> bool:
+        """Return whether a Connect server is asked for, which may see other files than this host."""
+        from tiersnap.jobs.pipeline.session import is_on_server
+
+        return is_on_server({**self.conf, **({} if self.master is None else {"spark.master": self.master})})
+
 
 def _spark(master: str | None, spark_conf: tuple[str, ...]) -> SparkRequest:
     from tiersnap.jobs.pipeline.session import parse_conf

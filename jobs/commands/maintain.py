@@ -73,11 +73,14 @@ def maintain_tables(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     place = located(warehouse)
-    if is_no_warehouse(place):
+    is_absent = is_no_warehouse(place)
+    if is_absent and not spark.is_on_server:
         raise no_rows(warehouse, "")
     with only_run(place, new_run_id(), s3, writes=apply) as check:
         tables = Warehouse(spark.session(), place, check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
+    if is_absent and not done:
+        raise no_rows(warehouse, "")
     rows = [
         MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
         for each in done

@@ -126,12 +126,16 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
         wanted["spark.master"] = master
     elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
         wanted.setdefault("spark.master", "local[*]")
-    is_remote = wanted.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
     check_master(wanted.get("spark.master", ""))
-    if not is_remote and _SUBMITTED not in os.environ:
+    if not is_on_server(wanted) and _SUBMITTED not in os.environ:
         check_java()
     with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
         return _build(wanted, java_options)
+
+
+def is_on_server(conf: Mapping[str, str]) -> bool:
+    """Return whether a session with these settings is one of a Connect server, which may see other files than we."""
+    return conf.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
 
 
 def _build(conf: Mapping[str, str], java_options: str) -> SparkSession:
@@ -139,7 +143,7 @@ def _build(conf: Mapping[str, str], java_options: str) -> SparkSession:
 
     master = conf.get("spark.master", "")
     builder = SparkSession.builder.appName("tiersnap")
-    if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
+    if is_on_server(conf):
         # A Connect server has its own settings; only those that were asked for are sent.
         settings = {name: value for name, value in conf.items() if name != "spark.master"}
         builder = builder.remote(master or os.environ["SPARK_REMOTE"])

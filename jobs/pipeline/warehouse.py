@@ -95,7 +95,7 @@ class Warehouse:
 
         Where they show none, the warehouse may lie on the host of a Connect server.
         """
-        return lacks_table(self.uri, table) and not all(lacks_table(self.uri, each) for each in ARROW_TABLES)
+        return lacks_table(self.uri, table) and not _lacks_all(self.uri)
 
     def keep(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
         """Return the rows, computed once: their tasks look at files and stores, which change.
@@ -167,7 +167,11 @@ def lacks_table(warehouse: str, table: str) -> bool:
 
 def is_no_warehouse(place: str) -> bool:
     """Return whether a place on this host has no table, nor the lock of a run that is to make the first."""
-    return all(lacks_table(place, each) for each in ARROW_TABLES) and not Path(resolve(place)[1], LEASE_KEY).exists()
+    return _lacks_all(place) and not Path(resolve(place)[1], LEASE_KEY).exists()
+
+
+def _lacks_all(warehouse: str) -> bool:
+    return all(lacks_table(warehouse, each) for each in ARROW_TABLES)
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

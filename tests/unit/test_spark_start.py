@@ -11,6 +11,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.options import SparkRequest
 from tiersnap.jobs.pipeline.before_spark import run_input
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -125,6 +126,20 @@ def test_maintain_tables_refuses_a_place_without_a_warehouse_each_time(
     for apply in ((), ("--apply",), ("--apply",)):
         assert_said(tiersnap(*words, *apply), ExitCode.USAGE, why, "tiersnap run --source")
         assert list(tmp_path.rglob("*")) == [place] * is_there
+
+
+@before_spark
+@pytest.mark.parametrize("words", ["--master {}", "--spark-conf spark.master={}"])
+def test_maintain_tables_asks_a_connect_server_whatever_lies_on_this_host(words: str, tmp_path: Path) -> None:
+    url, place = f"sc://127.0.0.1:{closed_port()}", tmp_path / "of-the-server"
+    ran = tiersnap("maintain", "tables", "--warehouse", place, *words.format(url).split())
+    assert_said(ran, ExitCode.TRANSIENT, "nobody answers")
+
+
+def test_spark_remote_names_a_connect_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not SparkRequest(None, {}).is_on_server
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
+    assert SparkRequest(None, {}).is_on_server
 
 
 @before_spark
