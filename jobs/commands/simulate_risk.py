@@ -34,6 +34,13 @@ _WAITS = {
 
 
 @dataclass(frozen=True)
+class _Where:
+    log_dir: str
+    topic: str
+    partition: str
+
+
+@dataclass(frozen=True)
 class _Exposed:
     producers: int | None
     lost: int | None
@@ -68,10 +75,13 @@ class _Replayed:
 
 
 @dataclass(frozen=True)
+class _InWords:
+    exposed: str | None
+    replay: str | None
+
+
+@dataclass(frozen=True)
 class _OfPartition:
-    log_dir: str
-    topic: str
-    partition: str
     segments: int
     bytes: int
     alive: int | None
@@ -103,9 +113,6 @@ class _Rates:
 
 @dataclass(frozen=True)
 class _OfBoundary:
-    log_dir: str
-    topic: str
-    partition: str
     offset: int
     snapshot: str
     cause: str | None
@@ -113,7 +120,7 @@ class _OfBoundary:
 
 # Fields stand in the order of the bases, the last one first.
 @dataclass(frozen=True)
-class PartitionRisk(_Rates, _Replayed, _Waiting, _Exposed, _OfPartition):
+class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Exposed, _OfPartition, _Where):
     """A partition of `simulate --risk`."""
 
     COLUMNS: ClassVar = {
@@ -129,14 +136,12 @@ class PartitionRisk(_Rates, _Replayed, _Waiting, _Exposed, _OfPartition):
         "untiered": "untiered",
         "replay": "replay: full, bounded, incremental",
     }
-    exposed: str | None
-    replay: str | None
     waits: str
     untiered: str
 
 
 @dataclass(frozen=True)
-class BoundaryRisk(_Replayed, _Exposed, _OfBoundary):
+class BoundaryRisk(_InWords, _Replayed, _Exposed, _OfBoundary, _Where):
     """A segment's end of `simulate --risk --boundaries`."""
 
     COLUMNS: ClassVar = {
@@ -154,8 +159,6 @@ class BoundaryRisk(_Replayed, _Exposed, _OfBoundary):
         "aborted_records": "aborted records",
         "replay": "replay: full, bounded, incremental",
     }
-    exposed: str | None
-    replay: str | None
 
 
 @dataclass(frozen=True, slots=True)
