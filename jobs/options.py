@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tiersnap.jobs.option_types import (
     DURATION,
@@ -48,6 +49,11 @@ Function = Callable[..., object]
 Option = Callable[[Function], Function]
 LAYOUTS = ("aiven", "local-tiered-storage")
 OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
+
+
+def is_typed(ctx: click.Context, name: str) -> bool:
+    """Return whether a parameter stands on the command line, and not in the environment or a settings file only."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta, Struct
 
 from tiersnap.jobs import options as opt
@@ -303,7 +302,7 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
     UsageError if both were given, or neither.
     """
     names = ("log_dirs", "warehouse")
-    typed = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    typed = [name for name in names if opt.is_typed(ctx, name)]
     hint = "give log directories of this host, or --warehouse for what run has read"
     if len(typed) == 2:
         raise UsageError("LOGDIR and --warehouse are two ways to say where the logs are", hint=hint)
@@ -318,8 +317,7 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
 
 def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
     for param in ctx.command.params:
-        is_typed = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-        if is_typed and param.name in (_OF_ANSWERS if is_risk else _OF_RISK):
+        if opt.is_typed(ctx, str(param.name)) and param.name in (_OF_ANSWERS if is_risk else _OF_RISK):
             if is_risk:
                 raise UsageError(f"{param.opts[0]} and --risk exclude each other", hint=f"leave out {param.opts[0]}")
             raise UsageError(f"{param.opts[0]} needs --risk", hint="add --risk")

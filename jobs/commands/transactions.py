@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta
 
 from tiersnap.jobs import options as opt
@@ -197,7 +196,7 @@ def _refuse_selection() -> None:
     """Refuse a choice of partitions on the command line, as kafka-transactions.sh does."""
     ctx = click.get_current_context()
     for name in ("topic", "partition"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if opt.is_typed(ctx, name):
             raise UsageError(
                 f"describe takes no --{name}: it shows one transactional id in full", hint=f"leave out --{name}"
             )
