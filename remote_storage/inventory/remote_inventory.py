@@ -97,10 +97,9 @@ def list_remote_partition(
     listed, changed, record = list_attempts(location, partition)
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
-    read = partial(read_segment, store, known=known)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
     # What lacks an object needs no request.
-    lacking = (read(each) for each in listed if each.missing)
+    lacking = (read_segment(store, each) for each in listed if each.missing)
     incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)

@@ -109,7 +109,8 @@ _LOCAL = re.compile(
     rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({UUID_PATTERN})/({_OFFSET})-({UUID_PATTERN})(\.[a-z_]+)"
 )
 _SNAPSHOT = re.compile(
-    rf"{SNAPSHOTS}/(.+)-({UUID_PATTERN}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
+    rf"{SNAPSHOTS}/(.+)-({UUID_PATTERN}|{NO_TOPIC_ID})/({_NUMBER})/"
+    rf"(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
 )
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
 _BESIDE_CLAIMS = {kind.suffix: kind for kind in (KeyKind.EXPIRE, KeyKind.MANIFESTS)}
