@@ -22,7 +22,7 @@ _PROGRESS = re.compile(r"^\w+: (\d+ (of \d+ )?partitions?.* in )?[\d.]+ s(, now 
 _COLLECTED = re.compile(r"(?<=\d{20}-)[0-9a-f]{12}(?=\.(segments|batches|snapshot))")
 # How long each phase of `run` took, in words and in JSON.
 _PHASES = "list|decode|replay|remote|verdicts|tier|report"
-_PHASE = re.compile(rf'\b[\d.]+ ({_PHASES})\b|\\?"({_PHASES})\\?": ?[\d.]+')
+_PHASE = re.compile(rf'\b\d+\.\d+ ({_PHASES})\b|\\?"({_PHASES})\\?": ?\d+\.\d+')
 _METRIC = re.compile(r"(_(?:duration|timestamp)_seconds(?:\{[^}]*\})?) [\d.]+")
 # It is taken over the columns of a listing in the order of the schema, which has changed; what is in them is compared.
 _FINGERPRINT = re.compile(r"(?<=\"fingerprint\": \")[0-9a-f]{24}(:[0-9a-f]{24})?")
