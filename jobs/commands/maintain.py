@@ -73,13 +73,12 @@ def maintain_tables(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     place = located(warehouse)
-    is_absent = is_no_warehouse(place)
-    if is_absent and not spark.is_on_server:
+    if not spark.is_on_server and is_no_warehouse(place):
         raise no_rows(warehouse, "")
     with only_run(place, new_run_id(), s3, writes=apply) as check:
         tables = Warehouse(spark.session(), place, check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
-    if is_absent and not done:
+    if spark.is_on_server and not done:
         raise no_rows(warehouse, "")
     rows = [
         MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
