@@ -18,6 +18,8 @@ class Rule:
     action: "answer" (status, S3 error code), "drop" the connection, "drop-answer" after passing the request on,
     "stall" for `seconds` and drop, "strip" the request of the header named by `code`, "header"
     replaces a header of the answer, "body" flips the first byte of the answer.
+
+    `outlasted` counts the stalls that came to their end.
     """
 
     matches: Matcher
@@ -28,6 +30,7 @@ class Rule:
     seconds: float = 0.0
     header: tuple[str, str] = ("", "")
     hits: int = field(default=0)
+    outlasted: int = field(default=0)
 
 
 class FaultProxy:
@@ -84,6 +87,7 @@ def _handler_for(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
                 return
             if rule and action in {"drop", "stall"}:
                 time.sleep(rule.seconds)
+                rule.outlasted += 1
                 self.close_connection = True
                 return
             headers_sent = dict(self.headers.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,9 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_a_spark_master_that_does_not_answer_is_named_within_twenty_seconds(places: list[str | Path]) -> None:
+def test_a_spark_master_that_does_not_answer_is_named(places: list[str | Path]) -> None:
     port = closed_port()
-    began = time.monotonic()
     ran = tiersnap("run", *places, "--master", f"spark://127.0.0.1:{port},127.0.0.1:{port}")
-    assert time.monotonic() - began < 20
     assert_said(ran, ExitCode.TRANSIENT, "nobody answers", f"127.0.0.1:{port}")
 
 
