@@ -15,7 +15,7 @@ import logging
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from tiersnap.remote_storage.restore.segment_chain import Chain, LogPiece
 from tiersnap.remote_storage.restore.segment_files import fetch_piece, same_content
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.context_pool import ContextPool
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
@@ -205,7 +206,7 @@ class _NewFiles:
         self._ahead = iter(plan.chain.pieces)
         self._under_way: deque[tuple[LogPiece, Future[None]]] = deque()
         self._stop = Event()
-        self._pool = ThreadPoolExecutor(_FETCHES_AT_ONCE)
+        self._pool = ContextPool(_FETCHES_AT_ONCE)
         self.names: set[str] = set()
 
     def __enter__(self) -> _NewFiles:

@@ -13,11 +13,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import ContextVar, Token
 from itertools import islice
 from typing import TypeVar
 
+from tiersnap.snapshot.context_pool import ContextPool
 from tiersnap.snapshot.errors import TransientError
 
 A = TypeVar("A")
@@ -81,7 +82,7 @@ _current: ContextVar[Deadline] = ContextVar("deadline", default=NO_DEADLINE)
 
 def in_parallel(ask: Callable[[A], R], items: Iterable[A]) -> list[R]:
     """Return what `ask` gives for each item, in their order; raises what it raises first."""
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+    with ContextPool(REQUESTS_AT_ONCE) as pool:
         return list(pool.map(ask, items))
 
 
@@ -97,7 +98,7 @@ def in_waves(
         is_known: whether `ask` makes no request for an item: then no thread is worth it.
     """
     left, pending, taken = iter(items), deque[Future[R]](), 0
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+    with ContextPool(MOST_AT_ONCE) as pool:
         try:
             while True:
                 ahead = max(REQUESTS_AT_ONCE, min(taken, MOST_AT_ONCE))

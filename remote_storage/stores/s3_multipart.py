@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -29,6 +29,7 @@ from tiersnap.remote_storage.stores.s3_put import (
     to_text,
 )
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.snapshot.context_pool import ContextPool
 from tiersnap.snapshot.errors import RemoteStorageError
 
 _ABORT_SECONDS = 10.0
@@ -75,7 +76,7 @@ class MultipartUpload:
         part_size = self.settings.part_size_for(size)
         crc, left, number = 0, size, 0
         pending: set[Future[dict[str, object]]] = set()
-        pool = ThreadPoolExecutor(self.settings.max_concurrency, thread_name_prefix="tiersnap-upload")
+        pool = ContextPool(self.settings.max_concurrency, thread_name_prefix="tiersnap-upload")
         try:
             while left:
                 data = read_exactly(source, min(left, part_size), self.key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +20,7 @@ from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, Ended, begin_attempt
 from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.snapshot.context_pool import ContextPool
 
 SEGMENTS_AT_ONCE = 4
 """Begun and not finished; each has one request under way, besides the parts of a large log."""
@@ -41,7 +42,7 @@ class Ahead:
         self._waiting = deque(segments)
         self._begun: dict[int, _Begun] = {}
         self._looked: dict[int, Future[None]] = {}
-        self._pool = ThreadPoolExecutor(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
+        self._pool = ContextPool(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
 
     def attempt(self, segment: PlannedSegment) -> Ended:
         """Copy a segment, or complete what was begun of it; all segments before it are there."""

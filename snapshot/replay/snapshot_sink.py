@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tiersnap.snapshot.context_pool import ContextPool
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
@@ -96,7 +97,7 @@ class BoundaryStore:
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
         self._is_never_tiered = bool(never_tiered_reason(self.partition))
         self._bases: Collection[int] = {segment.base_offset for segment in self.partition.segments}
-        self._pool = ThreadPoolExecutor(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
+        self._pool = ContextPool(_PUTS_AT_ONCE, thread_name_prefix="tiersnap-snapshot")
         self._begun: deque[tuple[SnapshotObject, Future[StoredSnapshot]]] = deque()
         self._is_first = True
 
