@@ -52,8 +52,10 @@ demo: install ## The main job on bundled real logs against an embedded S3, endin
 # Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
 AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --python $(PYTHON) .cache/airflow; } && \
   .venv-tools/bin/uv pip sync -q --python .cache/airflow/bin/python tests/airflow/requirements.txt
+LANDING := $(BIN)/python -m tests.landing
 .PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-browser test-prometheus
-test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
+.PHONY: airflow
+test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests, one after the other; two workers each
 
 test-unit: install ## No JVM, no network
 	$(PYTEST) tests/unit -n 2
@@ -62,28 +64,30 @@ test-s3: install ## Real HTTP S3 servers on loopback; versitygw is built once wh
 	@$(BIN)/python -m tests.s3.versitygw || true
 	$(PYTEST) tests/s3 -n 2
 
-test-spark: install ## Real local Spark sessions, two side by side
-	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=25
+test-spark: install ## Real local Spark sessions, one a worker; `make nightly` runs the other variants
+	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=10
 
-test-install: install ## The wheel without extras in an environment of its own
-	$(PYTEST) tests/install
-
-test-artefact: artefact ## The one file in a bare environment: empty home, no packages, no network
-	$(PYTEST) tests/artefact
-
-test-airflow: install ## A real Airflow, in an environment of its own, on a real Spark and S3
-	@$(AIRFLOW) || $(AIRFLOW) --system-certs || test -z "$$TIERSNAP_REQUIRE_AIRFLOW"
-	$(PYTEST) tests/airflow --durations=7
-
-test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once)
+test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once); other releases run nightly
 	$(BIN)/python -m tests.broker.harness.jars
-	$(PYTEST) tests/broker --durations=20
+	$(PYTEST) tests/broker --durations=10
 
-test-browser: install ## The report in a real Chromium, skipped where there is none
-	$(PYTEST) tests/browser
+test-install: install ## The wheel without extras in an environment of its own; one test unless its files changed
+	$(LANDING) install
 
-test-prometheus: install ## Metrics, alerts and the dashboard's queries in a real Prometheus, skipped where there is none
-	$(PYTEST) tests/prometheus
+test-artefact: artefact ## The one file in a bare environment: empty home, no packages, no network; one test, as above
+	$(LANDING) artefact
+
+airflow: install
+	@$(AIRFLOW) || $(AIRFLOW) --system-certs || test -z "$$TIERSNAP_REQUIRE_AIRFLOW"
+
+test-airflow: airflow ## A real Airflow, in an environment of its own, on a real Spark and S3; one test, as above
+	$(LANDING) airflow
+
+test-browser: install ## The report in a real Chromium, skipped where there is none; one test, as above
+	$(LANDING) browser
+
+test-prometheus: install ## Metrics, alerts and queries in a real Prometheus, skipped where there is none; one test, as above
+	$(LANDING) prometheus
 
 ##@ Trust
 .PHONY: nightly nightly-tests nightly-properties nightly-storm old-new mutate soak chaos audit
@@ -92,11 +96,11 @@ old-new: install ## Old against new, executed: every command of the revision OLD
 
 nightly: nightly-tests nightly-properties nightly-storm soak ## What CI has no time for; `make -k nightly` goes on after a failure
 
-nightly-tests: install ## Tests marked nightly: a short storm, all releases of Kafka, long properties
+nightly-tests: install artefact airflow ## All tests that CI leaves out: every release of Kafka, all variants, a short storm
 	$(BIN)/python -m tests.broker.harness.jars
 	@$(BIN)/python -m tests.s3.versitygw || true
 	$(PYTEST) tests -m nightly --hypothesis-profile=nightly -rP
-	SPARK_DEFAULTS=1 $(PYTEST) tests/spark -n 2 --dist loadfile
+	SPARK_DEFAULTS=1 $(PYTEST) tests/spark -n 2 --dist loadfile -m ""
 
 nightly-properties: install ## Every property test with ten times the examples, others each night
 	$(PYTEST) tests/unit -n 2 -m 'hypothesis and not nightly' --hypothesis-profile=nightly

@@ -129,6 +129,7 @@ def await_(what: Callable[[], object], started: Started) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(bare_airflow: Airflow) -> None:
     file = bare_airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] + "/tiersnap_dags.py"
     found = json.loads(bare_airflow.python(_PARSE.replace("FILE", repr(file))))
@@ -170,6 +171,7 @@ def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_repo
     assert extra["blocked"] == []
 
 
+@pytest.mark.nightly
 def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fleet: Fleet, tmp_path: Path) -> None:
     with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
         await_(lambda: any(key.endswith(".log") for key in fleet.remote.objects()), started)
@@ -183,6 +185,7 @@ def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fl
     assert len(segments) == len({str(each) for each in segments}) == 36
 
 
+@pytest.mark.nightly
 def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airflow, fleet: Fleet) -> None:
     damaged = Path(shutil.copytree(str(fleet.cluster["sources"][0]), fleet.warehouse.parent / "logs"))  # type: ignore[index]
     log = damaged / "ledger-0" / f"{0:020d}.log"
@@ -206,6 +209,7 @@ def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airf
     assert (worst["verdict"], worst["segments"]) == ("CORRUPT_SEGMENT", 1)
 
 
+@pytest.mark.nightly
 def test_killing_the_task_ends_its_driver(airflow: Airflow, fleet: Fleet) -> None:
     """`on_kill`, as the supervisor calls it; nobody is left who would write."""
     code = _ON_KILL.format(
@@ -238,6 +242,7 @@ def drivers(fleet: Fleet) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest(
     airflow: Airflow, fleet: Fleet
 ) -> None:
@@ -249,6 +254,7 @@ def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest
     assert len(contents(fleet)[1]) == 36
 
 
+@pytest.mark.nightly
 def test_a_backfill_takes_the_days_that_its_reprocess_behaviour_says(bare_airflow: Airflow) -> None:
     """By `airflow backfill create`, on the runs of three days: one failed, one succeeded, one never was."""
     out = bare_airflow.python(_BACKFILLS)

@@ -47,6 +47,7 @@ def run(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_it_is_small_enough_to_be_copied_and_can_be_executed() -> None:
     assert FILE.stat().st_size <= MOST_BYTES
     assert os.access(FILE, os.X_OK)
@@ -54,6 +55,7 @@ def test_it_is_small_enough_to_be_copied_and_can_be_executed() -> None:
         assert file.readline() == b"#!/usr/bin/env python3.11\n"
 
 
+@pytest.mark.nightly
 def test_a_host_is_looked_at_planned_repaired_and_verified(home: Path, tmp_path: Path) -> None:
     logs = shutil.copytree(LEDGER, tmp_path / "logs")
     assert run(home, "doctor", logs).returncode == 4
@@ -74,6 +76,7 @@ def test_it_writes_the_snapshots_that_kafkas_own_classes_fold(home: Path, tmp_pa
     assert run(home, "verify", LEDGER, "--against", tmp_path / "out").returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_list_of_what_is_in_it_lies_beside_it() -> None:
     listed = json.loads(FILE.with_name("tiersnap.cdx.json").read_text())
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.5")
@@ -82,12 +85,14 @@ def test_a_list_of_what_is_in_it_lies_beside_it() -> None:
     assert "pytest" not in names
 
 
+@pytest.mark.nightly
 def test_it_dumps_a_segment_as_kafka_does(home: Path) -> None:
     done = run(home, "dump", "--output", "kafka", "-c", "1", LEDGER / "ledger-0/00000000000000000000.log")
     assert done.returncode == 0, done.stderr
     assert "baseOffset: 0 lastOffset: 4 count: 5 baseSequence: 0" in done.stdout
 
 
+@pytest.mark.nightly
 def test_it_holds_what_doctor_prints_beside_a_running_broker(home: Path, tmp_path: Path) -> None:
     login = tmp_path / "login.properties"
     login.write_text("request.timeout.ms=soon\n")  # refused by librdkafka at once
@@ -98,6 +103,7 @@ def test_it_holds_what_doctor_prints_beside_a_running_broker(home: Path, tmp_pat
     assert (planned.returncode, "credentials" in planned.stderr) == (2, True), planned.stderr
 
 
+@pytest.mark.nightly
 def test_it_says_that_it_holds_no_spark(home: Path) -> None:
     done = run(home, "run", "--source", "x", "--remote", "y")
     assert done.returncode == 2, done.stderr

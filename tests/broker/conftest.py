@@ -49,13 +49,13 @@ def legacy_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
 
 @pytest.fixture(scope="session")
 def current_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
-    """A topic written by 4.3.1, ten inactive segments and a snapshot for each; to be copied, not used."""
+    """A topic written by CURRENT_VERSION, ten inactive segments and a snapshot for each; to be copied, not used."""
     return write_current_log(tmp_path_factory.mktemp("current") / "disks")
 
 
 @pytest.fixture(scope="session")
 def lost(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Lost:  # noqa: F811
-    """Topics of 4.3.1 on a disk that was tiered to S3, and is to be lost."""
+    """Topics of CURRENT_VERSION on a disk that was tiered to S3, and is to be lost."""
     client_of(settings_for(endpoint)).create_bucket(Bucket="restored")
     remote = ("s3://restored/tiered", "--endpoint-url", endpoint, "--path-style")
     return write_and_tier(tmp_path_factory.mktemp("lost") / "disks", remote)

@@ -30,7 +30,7 @@ from tests.reference.contracts import (
 from tests.reference.left_over import make_old
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 LAYOUT = ("--layout", "local-tiered-storage")

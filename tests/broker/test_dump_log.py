@@ -58,6 +58,7 @@ def test_every_bundled_file_prints_as_the_tool_prints_it(data: Path, folder: str
     assert b"".join(map(ours, paths)).decode() == dump_log(paths, version="4.1.1")
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("4.3.1")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_later_tools_differ_only_in_a_space_after_producers_without_a_batch(data: Path, folder: str) -> None:
@@ -66,6 +67,7 @@ def test_later_tools_differ_only_in_a_space_after_producers_without_a_batch(data
     assert [line.rstrip() for line in observed] == dump_log(paths, version="4.3.1").splitlines()
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("4.1.1")
 def test_the_golden_files_are_what_the_tool_prints(data: Path, tmp_path: Path) -> None:
     made = {name: case for name, case in MADE.items() if not case.flags}
@@ -77,7 +79,7 @@ def test_the_golden_files_are_what_the_tool_prints(data: Path, tmp_path: Path) -
 
 
 @pytest.mark.kafka("4.1.1")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 9))])
 def test_random_damage_prints_as_the_tool_prints_it(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     sources = [DATA / path for path in FILES if path.suffix != ".log" or (DATA / path).stat().st_size < 10_000]

@@ -17,7 +17,7 @@ from tests.reference.command import tiersnap
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
-@pytest.fixture(params=["clean start", "unclean start"])
+@pytest.fixture(params=[pytest.param("clean start", marks=pytest.mark.nightly), "unclean start"])
 def disks(request, lost, tmp_path):
     """Without the partition: its folder lost and the broker stopped cleanly, or the whole disk lost."""
     if request.param == "unclean start":
@@ -59,6 +59,7 @@ def test_with_the_restored_snapshots_every_batch_sent_again_is_a_duplicate(lost,
     assert resent == Resent(duplicates=producers)
 
 
+@pytest.mark.nightly
 def test_with_the_empty_snapshot_every_one_is_appended_a_second_time(lost, disks):
     known, producers, resent = restore_and_resend(lost, disks, "--producer-state", "empty")
     assert known == 0

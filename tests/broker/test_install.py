@@ -21,7 +21,7 @@ def tier_options(remote: Path) -> tuple[str | Path, ...]:
     return "--remote", remote, "--topic", TOPIC, "--expiration", "none", "--apply"
 
 
-@pytest.mark.parametrize("harm", ["deleted", "empty"])
+@pytest.mark.parametrize("harm", ["deleted", pytest.param("empty", marks=pytest.mark.nightly)])
 def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_disks, copy_of, tmp_path, harm):
     """Stored from a copy on another host; here they are lost, or a clean start wrote empty ones."""
     disks = copy_of(current_disks)
@@ -50,6 +50,7 @@ def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_d
     assert_tiers_all_right(disks, tmp_path)
 
 
+@pytest.mark.nightly
 def test_it_is_refused_while_the_broker_runs_and_a_plan_is_not(current_disks, copy_of, tmp_path):
     disks = copy_of(current_disks)
     folder = disks.partition(TOPIC)

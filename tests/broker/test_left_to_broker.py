@@ -60,6 +60,7 @@ def test_tier_leaves_to_a_copy_task_that_works_what_it_takes_once_copying_is_off
         assert tiered.complete_bases(TOPIC) == tuple(segment_bases(disks.partition(TOPIC))[:CLOSED]), "none twice"
 
 
+@pytest.mark.nightly
 def test_tier_takes_what_a_stuck_copy_task_does_not_copy(release, disks_of, tmp_path):
     disks = disks_of(release.version)
     drop_snapshot(disks.partition(TOPIC), segment_bases(disks.partition(TOPIC))[5])

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.broker
 
 NIGHTLY = [
     pytest.param(version, marks=[pytest.mark.kafka(version), pytest.mark.nightly])
-    for version in ("3.9.1", "4.0.0", "4.0.1", "4.2.1", "4.4.0")
+    for version in ("3.9.1", "4.0.0", "4.0.1", "4.2.1", "4.3.1", "4.4.0")
 ]
-EACH_TIME = [pytest.param(version, marks=pytest.mark.kafka(version)) for version in ("4.1.1", "4.3.1")]
+EACH_TIME = [pytest.param("4.1.1", marks=pytest.mark.kafka("4.1.1"))]
 
 
 @pytest.mark.parametrize("release", [each for each in EACH_TIME + NIGHTLY if each.values[0] >= "4.1"])

@@ -33,6 +33,7 @@ def test_kafkas_classes_fold_a_bundled_log_to_the_snapshots_bundled_with_it(name
             assert entries(folded[partition][offset]) == entries(data), f"{partition} at {offset}"
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("4.1.1", "4.3.1")
 @pytest.mark.parametrize("version", ["4.1.1", "4.3.1"])
 def test_kafka_dump_log_prints_every_kind_of_file(version):

@@ -21,7 +21,7 @@ from tests.broker.oracle.fold import fold_oracle
 from tests.broker.oracle.judge import entries
 from tests.reference.command import tiersnap
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
 PARTITION = f"{TOPIC}-0"
 PREALLOCATED_INDEX = 10 * 1024 * 1024

@@ -22,7 +22,7 @@ from tests.broker.harness.writing import Workload, segment_count, write_segments
 from tests.reference.command import tiersnap
 from tests.reference.small_log import tree
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 ALTER_REPLICA_LOG_DIRS, ALTER_REPLICA_LOG_DIRS_VERSION = 34, 1
 OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

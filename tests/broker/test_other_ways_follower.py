@@ -26,7 +26,7 @@ from tiersnap.jobs.pipeline.before_spark import discover, leading_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import UsageError
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
 FIRST, SECOND = 1, 2
 

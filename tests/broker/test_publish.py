@@ -86,6 +86,7 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
         assert len(used) == 1
 
 
+@pytest.mark.nightly
 def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path):
     """Retention takes the segment of 2020; one that is published with the timestamp -1 it would take as well."""
     tier = LocalTier(tmp_path / "tier")

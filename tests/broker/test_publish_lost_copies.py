@@ -89,6 +89,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         wait_until(lambda: not tier.segments(TOPIC), "retention goes past what is left of the lost ones", seconds=30)
 
 
+@pytest.mark.nightly
 def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_takes_meanwhile_is_not_lost(
     release, tmp_path, capsys, monkeypatch
 ):

@@ -27,7 +27,7 @@ from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.publish import publish as publishing
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 CLOSED = 3

@@ -33,7 +33,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, Topi
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 LAYOUT = ("--layout", "local-tiered-storage")

@@ -31,7 +31,7 @@ from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, Save
 from tiersnap.remote_storage.restore.published import as_published, read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 LAYOUT = ("--layout", "local-tiered-storage", "--topic", TOPIC)
 TWO_DAYS = 2 * 86_400

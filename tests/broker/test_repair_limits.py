@@ -15,7 +15,7 @@ from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.topics import wait_for_leader
 from tests.reference.command import tiersnap
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
 
 def actions(ran) -> dict[int, str]:

@@ -93,6 +93,7 @@ def test_up_to_the_last_tiered_boundary_a_consumer_reads_every_record_as_before(
     assert scanned.exit_code == 0, scanned.out
 
 
+@pytest.mark.nightly
 def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tmp_path):
     """The manifests are made to say that there never were any, as a tier that lost them would."""
     topic, end = lost.topic, lost.end(lost.topic)
@@ -121,6 +122,7 @@ def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tm
         assert read_all(broker, topic, isolation="read_committed") == below(lost.committed[topic], end)
 
 
+@pytest.mark.nightly
 def test_a_log_start_inside_a_segment_is_where_consumers_begin(lost, tmp_path):
     """As after DeleteRecords; the first segment is whole, and what it has below is not shown."""
     topic, end = lost.topic, lost.end(lost.topic)
@@ -139,6 +141,7 @@ def test_a_log_start_inside_a_segment_is_where_consumers_begin(lost, tmp_path):
         ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ended_by", ["kafka-transactions abort", "its producer's next transaction"])
 def test_a_transaction_cut_by_the_last_boundary_is_reported_and_ends_as_told(lost, tmp_path, ended_by):
     topic, end = lost.cut_topic, lost.end(lost.cut_topic)
@@ -178,6 +181,7 @@ def is_cut(record: Record) -> bool:
     return (record.key or b"").startswith(f"{CUT_PRODUCER}-".encode())
 
 
+@pytest.mark.nightly
 def test_with_the_empty_snapshot_a_cut_transaction_is_shown_as_if_committed(lost, tmp_path):
     """One more reason why the 10 bytes are not good enough; `--producer-state empty` keeps such transactions."""
     topic, end = lost.cut_topic, lost.end(lost.cut_topic)
@@ -194,6 +198,7 @@ def test_with_the_empty_snapshot_a_cut_transaction_is_shown_as_if_committed(lost
     assert sum(map(is_cut, shown)) == 10, "nobody committed them"
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka(LEGACY_VERSION)
 @pytest.mark.parametrize("version", [LEGACY_VERSION, CURRENT_VERSION])
 def test_no_broker_starts_over_a_restore_that_was_cut_short(version, request, copy_of, tmp_path):
@@ -224,6 +229,7 @@ def other_cluster(lost: Lost, tmp_path: Path) -> tuple[Disks, str]:
     return disks, made
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("state", ["empty", "keep"])
 def test_in_another_cluster_producer_ids_collide_with_the_restored_ones(lost, other_cluster, state):
     disks, made = other_cluster
@@ -253,6 +259,7 @@ def test_in_another_cluster_producer_ids_collide_with_the_restored_ones(lost, ot
         assert len(dropped) >= 10, "what is refused unasked"
 
 
+@pytest.mark.nightly
 def test_what_a_broker_tiered_itself_is_restored_and_its_copier_goes_on_behind_it(tmp_path):
     """Tiering is on for the topic, before and after; LocalTieredStorage, which records no cluster."""
     disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION, data=("d1", "d2"))

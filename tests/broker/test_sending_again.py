@@ -12,7 +12,7 @@ from tests.broker.harness.raw_protocol import Resent, describe_producers, resend
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.topics import log_end, wait_for_leader
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
 def test_the_last_batch_of_every_producer_is_a_duplicate_after_a_clean_restart(current_disks, copy_of):

@@ -25,7 +25,7 @@ from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_tra
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 PARTITIONS = 3
 # Without the check that brokers have since 3.6, as in logs that were written before.

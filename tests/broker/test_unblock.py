@@ -93,6 +93,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert unblock(broker, capsys, "--apply") == (0, [])
 
 
+@pytest.mark.nightly
 def test_a_producer_that_is_known_in_remote_storage_alone_is_in_the_snapshots_that_are_made(
     current_disks, copy_of, tmp_path, capsys
 ):
@@ -119,6 +120,7 @@ def test_a_producer_that_is_known_in_remote_storage_alone_is_in_the_snapshots_th
         assert decode(data).tolist() == decode(brokers_own[ends[base]]).tolist(), base
 
 
+@pytest.mark.nightly
 def test_uploads_that_timed_out_are_no_stuck_copier_where_another_may_be_under_way(
     current_disks, copy_of, tmp_path, capsys
 ):
@@ -181,6 +183,7 @@ def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finis
         assert tier.complete_bases(TOPIC) == tuple(bases[:10])
 
 
+@pytest.mark.nightly
 def test_what_others_freed_at_the_last_moment_is_left_to_them(current_disks, copy_of, tmp_path, capsys, monkeypatch):
     """The broker is restarted with its snapshot while the run is about to switch copying off."""
     disks = copy_of(current_disks)
@@ -215,6 +218,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them(current_disks, cop
         assert own_settings(broker).get("remote.log.copy.disable") is None
 
 
+@pytest.mark.nightly
 def test_what_another_run_published_before_the_plan_is_no_blocked_partition(
     current_disks, copy_of, tmp_path, capsys, monkeypatch
 ):
@@ -245,6 +249,7 @@ def finished_logs(tier: LocalTier, base: int) -> int:
     return len(list(tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-*/{base:020d}-*.log")))
 
 
+@pytest.mark.nightly
 def test_two_runs_at_one_topic_wait_for_each_other(current_disks, copy_of, tmp_path):
     disks = copy_of(current_disks)
     bases = segment_bases(disks.partition(TOPIC))
@@ -264,6 +269,7 @@ def test_two_runs_at_one_topic_wait_for_each_other(current_disks, copy_of, tmp_p
         wait_until(lambda: states(broker, TOPIC).get("COPY_SEGMENT_FINISHED") == 10, "all is remote", seconds=30)
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka("2.7.2", UPGRADED_VERSION)
 def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_published(
     legacy_disks, copy_of, tmp_path, capsys

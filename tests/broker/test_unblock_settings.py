@@ -44,7 +44,7 @@ def records_left(tier: LocalTier) -> int:
     return len(list(tier.directory.glob("claims/*/unblock.json")))
 
 
-@pytest.mark.parametrize("whose", ["the topic's", "the broker's"])
+@pytest.mark.parametrize("whose", ["the topic's", pytest.param("the broker's", marks=pytest.mark.nightly)])
 def test_a_topic_of_finite_retention_is_freed_and_has_the_settings_that_it_had(whose, disks, tier, capsys):
     bases = segment_bases(disks.partition(TOPIC))
     with Broker(disks, CURRENT_VERSION, tier=tier, settings={"log.retention.ms": TEN_YEARS_MS}) as broker:
@@ -65,6 +65,7 @@ def test_a_topic_of_finite_retention_is_freed_and_has_the_settings_that_it_had(w
         assert records_left(tier) == 0
 
 
+@pytest.mark.nightly
 def test_after_a_kill_whoever_switched_copying_on_by_hand_gets_the_rest_back_first(disks, tier, capsys, monkeypatch):
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         make_stick(broker, {**FINITE, "local.retention.ms": "7200000"})
@@ -87,6 +88,7 @@ def test_after_a_kill_whoever_switched_copying_on_by_hand_gets_the_rest_back_fir
         assert records_left(tier) == 0
 
 
+@pytest.mark.nightly
 def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_is_named(disks, tier, capsys):
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         make_stick(broker, {"local.retention.bytes": "1000000000"})
@@ -113,6 +115,7 @@ def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_
         assert (now["local.retention.bytes"], now["retention.ms"]) == ("400000000", "-1")
 
 
+@pytest.mark.nightly
 def test_copying_that_somebody_else_switched_off_stays_off_and_nothing_is_recorded(disks, tier, capsys, monkeypatch):
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         make_stick(broker)
@@ -136,6 +139,7 @@ def test_copying_that_somebody_else_switched_off_stays_off_and_nothing_is_record
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
 
 
+@pytest.mark.nightly
 def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, capsys, monkeypatch):
     """The other run is in the middle of it when this one has tiered and asks for the settings."""
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
@@ -177,6 +181,7 @@ def plant(broker, tier, topic, before) -> None:
     records.release()
 
 
+@pytest.mark.nightly
 def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_did_not_put_aside(disks, tier, capsys):
     """Nor does one of an earlier run, of a topic whose copying somebody has switched off since, and on purpose."""
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
@@ -195,6 +200,7 @@ def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_di
             assert records_left(tier) == 1
 
 
+@pytest.mark.nightly
 def test_a_topic_in_doubt_keeps_no_other_from_being_freed(disks, tier, capsys):
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         make_stick(broker)

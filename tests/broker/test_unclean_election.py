@@ -25,7 +25,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
-pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 LAYOUT = ("--layout", "local-tiered-storage", "--topic", TOPIC)
 LOST, NEXT = 2, 3

@@ -19,7 +19,7 @@ from tiersnap.snapshot.report.run_info import Disk
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 PARTITIONS_OF = "return [...document.querySelectorAll(`#${arguments[0]} .partition`)].filter(p => !p.hidden).length"
 WAIT_FOR = """

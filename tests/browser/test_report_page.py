@@ -53,11 +53,13 @@ def page(browser: Chromium, page_file: Path) -> Iterator[Chromium]:
     assert browser.console() == []
 
 
+@pytest.mark.nightly
 def test_the_page_asks_for_itself_and_for_nothing_else(page: Chromium, page_file: Path) -> None:
     page.run("document.querySelectorAll('details').forEach(each => { each.open = true })")
     assert {url for url in page.requested() if url != "about:blank"} == {page_file.as_uri()}
 
 
+@pytest.mark.nightly
 def test_a_hostile_name_runs_nothing(page: Chromium) -> None:
     assert "cannot be tiered yet" in page.run("return document.title")
     assert page.run("return document.images.length") == 0
@@ -75,6 +77,7 @@ def test_a_click_on_a_topic_shows_its_partitions_and_their_timelines(page: Chrom
     assert page.run("return document.querySelectorAll('#t-payments .partition').length") == 4
 
 
+@pytest.mark.nightly
 def test_ten_thousand_segments_are_four_rectangles_and_the_one_that_blocks_is_seen(page: Chromium) -> None:
     page.run("document.getElementById('t-many').open = true")
     rects = page.run(RECTS, "p-many-0")
@@ -82,12 +85,14 @@ def test_ten_thousand_segments_are_four_rectangles_and_the_one_that_blocks_is_se
     assert min(width for _, width, _ in rects) > 2
 
 
+@pytest.mark.nightly
 def test_the_keyboard_opens_a_topic(page: Chromium) -> None:
     page.run("document.querySelector('#t-clicks > summary').focus()")
     page.press("\ue007")
     assert page.run(OPEN_TOPICS) == ["clicks"]
 
 
+@pytest.mark.nightly
 def test_typing_and_levels_filter_the_topics(page: Chromium) -> None:
     page.click("#filter")
     page.press("PAY")
@@ -98,6 +103,7 @@ def test_typing_and_levels_filter_the_topics(page: Chromium) -> None:
     assert page.run(SHOWN_TOPICS) == ["orders"]
 
 
+@pytest.mark.nightly
 def test_a_partition_is_found_by_its_name(page: Chromium) -> None:
     partitions = "document.querySelectorAll('.topic:not([hidden]) .partition:not([hidden])')"
     shown = f"return [...{partitions}].map(each => each.id)"
@@ -112,6 +118,7 @@ def test_a_partition_is_found_by_its_name(page: Chromium) -> None:
     assert len(page.run(shown)) == every
 
 
+@pytest.mark.nightly
 def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(page: Chromium) -> None:
     sizes = "return [...document.querySelectorAll('.topic')].map(topic => Number(topic.dataset.bytes))"
     page.click(".head [data-key=bytes]")
@@ -123,6 +130,7 @@ def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(page: Chromi
     assert page.run(SHOWN_TOPICS)[-1] == "x" * 249
 
 
+@pytest.mark.nightly
 def test_a_permalink_opens_what_it_points_to(page: Chromium, page_file: Path) -> None:
     page.open("about:blank")
     page.open(f"{page_file.as_uri()}#p-payments-2")
@@ -133,6 +141,7 @@ def test_a_permalink_opens_what_it_points_to(page: Chromium, page_file: Path) ->
     assert page.run(OPEN_TOPICS) == ["payments", "orders"]
 
 
+@pytest.mark.nightly
 def test_the_copy_button_copies_the_command_beside_it(page: Chromium) -> None:
     page.run(
         "window.copied = [];"
@@ -147,6 +156,7 @@ def test_the_copy_button_copies_the_command_beside_it(page: Chromium) -> None:
     assert page.run("return document.querySelector('#causes .copy').textContent") == "Copied"
 
 
+@pytest.mark.nightly
 def test_the_page_fits_every_window_with_everything_open(page: Chromium) -> None:
     page.click("#toggle")
     page.run("document.querySelectorAll('.partition').forEach(each => { each.open = true })")
@@ -161,6 +171,7 @@ def test_the_page_fits_every_window_with_everything_open(page: Chromium) -> None
     assert too_wide == {}
 
 
+@pytest.mark.nightly
 def test_the_page_is_dark_where_its_reader_prefers_that(page: Chromium) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     page.colours(dark=True)
@@ -169,6 +180,7 @@ def test_the_page_is_dark_where_its_reader_prefers_that(page: Chromium) -> None:
     assert min(page.run(ground)) > 200
 
 
+@pytest.mark.nightly
 def test_text_can_be_read_against_its_ground(page: Chromium) -> None:
     # WCAG AA: 4.5 to 1 for text of this size.
     ratio = """

@@ -38,6 +38,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv/bin/tiersnap"
 
 
+@pytest.mark.nightly
 def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
     """Whoever builds from the sdist gets every module, schema-less file and bundled log that the tree gives."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -105,11 +106,13 @@ def say(command: Path, folder: Path, *words: str | Path) -> subprocess.Completed
     )
 
 
+@pytest.mark.nightly
 def test_version_works_beside_a_foreign_jobs_folder(command: Path, beside_a_foreign_jobs: Path) -> None:
     done = say(command, beside_a_foreign_jobs, "--version")
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.nightly
 def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, beside_a_foreign_jobs: Path) -> None:
     for name in COMMANDS:
         done = say(command, beside_a_foreign_jobs, name, "--help")
@@ -118,6 +121,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
@@ -142,6 +146,7 @@ def test_a_command_that_lacks_an_extra_names_it(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_config_shows_the_settings_of_what_is_there(command: Path, beside_a_foreign_jobs: Path) -> None:
     done = say(command, beside_a_foreign_jobs, "config")
     assert done.returncode == 0, done.stderr
@@ -159,6 +164,7 @@ def test_a_broker_host_can_scan_dump_verify_and_repair(command: Path, beside_a_f
     assert say(command, beside_a_foreign_jobs, "dump", first).returncode == 0
 
 
+@pytest.mark.nightly
 def test_the_line_that_is_said_adds_what_is_missing(command: Path, beside_a_foreign_jobs: Path) -> None:
     """The last one here: it changes the environment of the others."""
     words = ("restore", "fetch", "--remote", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0")

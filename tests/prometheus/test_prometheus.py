@@ -38,11 +38,13 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.nightly
 def test_each_alert_fires_when_it_should_and_not_before() -> None:
     done = promtool("test", "rules", ROOT / "tests/prometheus/alerts.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_prometheus_finds_nothing_to_say_of_a_metrics_file(tmp_path: Path) -> None:
     with exported(tmp_path).open() as text:
         done = subprocess.run(
@@ -127,6 +129,7 @@ def test_what_a_scan_says_is_scraped_with_its_labels(prometheus: str) -> None:
     assert (found["metric"]["topic"], found["metric"]["job"], found["value"][1]) == ("orders", "tiersnap", "3")
 
 
+@pytest.mark.nightly
 def test_prometheus_takes_the_rules_and_none_of_them_fails(prometheus: str) -> None:
     def rules() -> list[dict[str, Any]]:
         return [rule for group in ask(prometheus, "rules")["groups"] for rule in group["rules"]]
@@ -141,6 +144,7 @@ def test_prometheus_takes_the_rules_and_none_of_them_fails(prometheus: str) -> N
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("expression", [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]])
 def test_every_query_of_the_dashboard_is_one_that_prometheus_answers(prometheus: str, expression: str) -> None:
     query = re.sub(r"\$__(rate_)?interval|\$__range", "1h", expression)

@@ -100,6 +100,7 @@ def result(ran: Ran) -> dict[str, Any]:
     return json.loads(ran.out)["result"]
 
 
+@pytest.mark.nightly
 def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_path: Path) -> None:
     logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
     good = entries(0, 100)
@@ -118,6 +119,7 @@ def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_pa
     assert "1 segment was decoded in part" in of_table.err
 
 
+@pytest.mark.nightly
 def test_only_batches_that_are_in_the_log_and_what_retention_took_are_audited(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -146,6 +148,7 @@ def test_only_batches_that_are_in_the_log_and_what_retention_took_are_audited(
     assert kept.select("segment_base_offset", "base_offset").distinct().count() == 30
 
 
+@pytest.mark.nightly
 def test_an_audit_says_which_partitions_it_looked_at_also_where_it_found_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -164,6 +167,7 @@ def test_an_audit_says_which_partitions_it_looked_at_also_where_it_found_nothing
     assert {row.run for row in harmful.collect()} == {1, 2}
 
 
+@pytest.mark.nightly
 def test_an_audit_counts_the_damage_behind_which_it_did_not_look(spark: SparkSession, tmp_path: Path) -> None:
     logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
     again = [*entries(50, 90), *entries(90, 100, sequence=50)]

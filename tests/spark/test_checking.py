@@ -58,6 +58,7 @@ def test_verify_on_spark_says_what_a_host_says_and_skips_it_next_time(
     assert {row["run"]: row["count"] for row in gone.collect()} == {1: 7, 2: 2}
 
 
+@pytest.mark.nightly
 def test_verify_on_spark_knows_snapshots_that_a_run_compared(
     spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 def test_a_decode_and_an_audit_run_under_connect(tmp_path: Path) -> None:
     source = write_fleet(tmp_path / "logs")
     with connect_server(tmp_path / "server") as url:

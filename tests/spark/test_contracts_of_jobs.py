@@ -16,7 +16,7 @@ from tests.reference.contracts import (
 )
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 CALLS: Calls = {
     "run": lambda at: [

@@ -57,6 +57,7 @@ def test_a_partition_that_is_gone_leaves_the_report_and_comes_back_with_its_fold
     assert run(spark, logs).counts.delta_commits == 0
 
 
+@pytest.mark.nightly
 def test_the_settings_of_the_last_run_fill_the_commands_of_the_report(spark: SparkSession, logs: Path) -> None:
     run(spark, logs, options={"run": ("--layout", "local-tiered-storage")})
     (settings,) = DeltaTable(str(logs.parent / "warehouse" / "runs")).to_pyarrow_table()["settings"].to_pylist()

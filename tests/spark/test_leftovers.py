@@ -13,7 +13,7 @@ from tests.unit.test_leftovers import late_write
 from tests.unit.test_whole_but_not_counted import SEGMENTS
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def test_run_removes_a_late_object_of_a_partition_that_is_tiered(spark: SparkSession, tmp_path: Path) -> None:

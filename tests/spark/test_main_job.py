@@ -78,6 +78,7 @@ def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
         assert observed[boundary].tolist() == snapshot_file.decode(path.read_bytes()).tolist(), boundary
 
 
+@pytest.mark.nightly
 def test_of_a_partition_of_which_nobody_knows_what_remote_storage_holds_nothing_is_tiered_and_it_is_said(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +218,7 @@ def killed_after(writes: int) -> object:
     return lost
 
 
+@pytest.mark.nightly
 def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +256,7 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
         run_topic("orders")
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_that_contradicts_the_batches_is_damage_and_its_way_on_is_said(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,6 +269,7 @@ def test_a_checkpoint_that_contradicts_the_batches_is_damage_and_its_way_on_is_s
     assert "take the leader-epoch-checkpoint of the replica whose log this is" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -295,12 +299,14 @@ def test_a_wrong_argument_says_what_is_wrong(
     assert observed == code
 
 
+@pytest.mark.nightly
 def test_run_ends_with_0_when_a_broker_holds_no_partition_yet(remote: Remote, warehouse: Path, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     shutil.copy(DATA / "kafka-3.9.1/logs/meta.properties", tmp_path / "logs")
     assert run(tmp_path / "logs", remote, warehouse, "--apply") == 0
 
 
+@pytest.mark.nightly
 def test_only_empty_partitions_are_a_wrong_path(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     ("seeds", "options"),
     [
-        (range(20_000, 20_100), ()),
-        (range(20_100, 20_400), NO_TIERING),
-        pytest.param(range(20_400, 22_000), NO_TIERING, marks=pytest.mark.nightly),
+        (range(20_000, 20_060), ()),
+        pytest.param(range(20_060, 20_200), (), marks=pytest.mark.nightly),
+        pytest.param(range(20_200, 22_000), NO_TIERING, marks=pytest.mark.nightly),
     ],
 )
 def test_what_the_main_job_stores_of_many_made_up_partitions_is_what_the_readable_fold_says(

@@ -17,7 +17,7 @@ from tests.spark.clusters import DELTA
 from tests.spark.small_fleet import BASES, copies, write_fleet
 from tiersnap.jobs.pipeline import delta_jars
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spark.md"
 # What a notebook shows of an error: all that it came from.

@@ -104,6 +104,7 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     assert gone == [("broker-1", 1)]
 
 
+@pytest.mark.nightly
 def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -56,7 +56,12 @@ def kill_once(command: list[str], is_time: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "killed_after", ["the commit of segments", "the commit of remote_log_segments", "the first manifest"]
+    "killed_after",
+    [
+        "the first manifest",
+        pytest.param("the commit of segments", marks=pytest.mark.nightly),
+        pytest.param("the commit of remote_log_segments", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_killed_run_is_finished_with_one_copy_of_each_segment(
     spark: SparkSession, remote: Remote, warehouse: Path, killed_after: str

@@ -76,6 +76,7 @@ def answer(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in SIMULATED.names if name not in ("writes", "example"))
 
 
+@pytest.mark.nightly
 def test_a_warehouse_without_tables_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert_said(
         tiersnap("simulate", "--risk", "--warehouse", tmp_path, *AT),

@@ -61,6 +61,7 @@ def test_topic_and_partition_select_folders() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_a_log_that_begins_with_an_empty_segment_is_read(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020d}.log").touch()
@@ -78,6 +79,7 @@ def test_the_selected_offsets_are_the_rows(spark: SparkSession, batches: DataFra
     assert filtered.count() == len(expected)
 
 
+@pytest.mark.nightly
 def test_a_filtered_query_leaves_nothing_out_of_the_next_one(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaSegmentDataSource)
     frame = spark.read.format("kafkasegment").load(str(LOGS))
@@ -87,6 +89,7 @@ def test_a_filtered_query_leaves_nothing_out_of_the_next_one(spark: SparkSession
     assert frame.where("topic = 'churn'").count() + frame.where("topic <> 'churn'").count() == frame.count()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [("partition", "one", "partition 'one'"), ("fromOffset", "-1", "fromOffset '-1'"), ("topic", "(", "topic '\\('")],
@@ -97,6 +100,7 @@ def test_an_option_that_is_wrong_is_named(spark: SparkSession, option: str, valu
         spark.read.format("kafkasegment").option(option, value).load(str(LOGS)).count()
 
 
+@pytest.mark.nightly
 def test_a_missing_path_and_a_wrong_path_say_so(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaSegmentDataSource)
     with pytest.raises(Exception, match="no path"):
@@ -131,6 +135,7 @@ def test_replaying_the_deltas_gives_the_reference_state_at_every_boundary(batche
             state = fold(read_segment(path.read_bytes(), base - 1).batches, state)
 
 
+@pytest.mark.nightly
 def test_a_log_directory_in_s3_gives_the_rows_of_the_one_on_disk(
     spark: SparkSession, batches: DataFrame, remote: Remote
 ) -> None:
@@ -172,6 +177,7 @@ def test_a_value_that_an_option_does_not_take_is_an_error(option: str, value: st
         KafkaSegmentDataSource({"path": str(LOGS), option.lower(): value}).reader(schemas.RECORD_BATCHES)
 
 
+@pytest.mark.nightly
 def test_a_misspelt_topic_is_an_error_that_names_the_topics(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match=r"no topic 'order'.* orders, "):
         reader(LOGS, task_bytes=1 << 30, topic="order").partitions()
@@ -199,10 +205,12 @@ def test_a_damaged_segment_fails_the_query_unless_told_to_stop_there(
     assert "BAD_CRC" in caplog.text
 
 
+@pytest.mark.nightly
 def test_damage_above_the_selected_end_costs_no_row_and_no_error(damaged: Path) -> None:
     assert rows_of(reader(damaged, task_bytes=1 << 30, topic="tv2", untiloffset="635")) > 0
 
 
+@pytest.mark.nightly
 def test_a_log_file_that_is_none_is_damage_too(tmp_path: Path) -> None:
     logs = shutil.copytree(LOGS, tmp_path / "logs")
     (logs / "tv2-0" / f"{634:020d}.log").unlink()

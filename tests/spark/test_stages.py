@@ -250,6 +250,7 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     stages.check_verdicts(runner.runs)
 
 
+@pytest.mark.nightly
 def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: SparkSession, tmp_path: Path) -> None:
     batches = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20)}
     folder = write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=30, indexes=True)
@@ -313,6 +314,7 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
     assert check_next().decoded == [("orders", 20)]
 
 
+@pytest.mark.nightly
 def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -361,6 +363,7 @@ def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
     runner.store.delete([next(key for key in reversed(keys) if key.endswith(".snapshot"))])
 
 
+@pytest.mark.nightly
 def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
     key = {"log_dir": "/logs", "topic": "orders", "partition": 0}
     every = [Finding(kind, "/logs/orders-0/x", -1, "said") for kind in FindingKind]
@@ -379,6 +382,7 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
         assert exit_code(outcome, settings) is exit_code_of(found)
 
 
+@pytest.mark.nightly
 def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -> None:
     settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
     for lacking, code in (([None, True], 4), ([True, False], 0), ([None, None], 0)):
@@ -394,6 +398,7 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
         assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
 
 
+@pytest.mark.nightly
 def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, tmp_path: Path) -> None:
     segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
     damaged = write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20) / f"{0:020d}.log"
@@ -416,6 +421,7 @@ def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, 
     assert told() == (0, [])
 
 
+@pytest.mark.nightly
 def test_listing_sees_folders_as_they_are_beside_a_cached_one(spark: SparkSession, tmp_path: Path) -> None:
     """A killed client of Spark Connect leaves its cache in the server, where the next run's plan would be equal."""
     segments = {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]}
@@ -438,6 +444,7 @@ def test_listing_sees_folders_as_they_are_beside_a_cached_one(spark: SparkSessio
         assert tiersnap(*collect).exit_code == 0
 
 
+@pytest.mark.nightly
 def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [("a", 2, 1), ("a", 3, 2), ("a", 3, 3), ("b", 1, 4)], "key string, run long, value long"
@@ -445,6 +452,7 @@ def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: Spar
     assert sorted(row.value for row in newest(rows, ["key"]).select(col("value")).collect()) == [2, 3, 4]
 
 
+@pytest.mark.nightly
 def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(spark: SparkSession) -> None:
     replicas = [("a", "x", 0), ("b", "x", 0), ("c", "x", 0), ("a", "y", 0), ("b", "z", 0), ("c", "z", 0)]
     rows = spark.createDataFrame(replicas, "log_dir string, topic string, partition int")
@@ -452,6 +460,7 @@ def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(
     assert kept == {("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")}
 
 
+@pytest.mark.nightly
 def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_which_is_said(
     spark: SparkSession,
 ) -> None:

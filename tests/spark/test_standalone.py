@@ -16,7 +16,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.spark.clusters import Processes, standalone, submit
 from tests.spark.small_fleet import BASES, copies, leftovers, snapshots, write_fleet
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 EVERY_COPY = [f"{number}/{base:020d}" for number in range(3) for base in BASES[:-1]]
 HELD_SECONDS = 15
 

@@ -45,11 +45,13 @@ def words(logs: Path, warehouse: str | Path) -> list[str | Path]:
             "--warehouse", warehouse, "--apply"]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_a_warehouse_in_a_bucket_that_does_not_answer_is_transient(spark: SparkSession, logs: Path) -> None:
     away = ["--endpoint-url", f"http://127.0.0.1:{closed_port()}", "--path-style", "--region", "us-east-1"]
     assert_said(tiersnap(*words(logs, "s3://bucket/warehouse"), *away), ExitCode.TRANSIENT, "bucket")
 
 
+@pytest.mark.nightly
 def test_a_spark_that_knows_no_s3a_is_told_of_what_it_lacks(spark: SparkSession, logs: Path, remote: Remote) -> None:
     assert_said(
         tiersnap(*words(logs, f"{remote.uri}/warehouse"), *remote.options[2:]),
@@ -59,6 +61,7 @@ def test_a_spark_that_knows_no_s3a_is_told_of_what_it_lacks(spark: SparkSession,
     )
 
 
+@pytest.mark.nightly
 def test_a_warehouse_whose_server_went_away_behind_the_lease_is_transient(spark: SparkSession, logs: Path) -> None:
     """HDFS has no lease, so that it is Delta Lake and Hadoop that say it."""
     spark.conf.set("ipc.client.connect.max.retries", "1")
@@ -66,6 +69,7 @@ def test_a_warehouse_whose_server_went_away_behind_the_lease_is_transient(spark:
     assert_said(ran, ExitCode.TRANSIENT, "no answer", "Connection refused")
 
 
+@pytest.mark.nightly
 def test_a_run_of_which_every_failure_was_a_refusal_ends_as_the_gate_refuses(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -117,7 +121,13 @@ class Deadly:
         return self._store.put_if_absent(*args, **more)
 
 
-@pytest.mark.parametrize(("how", "said"), [("signal", "a worker was lost"), ("memory", "too little memory")])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("signal", "a worker was lost"),
+        pytest.param("memory", "too little memory", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
     spark: SparkSession, logs: Path, tmp_path: Path, how: str, said: str
 ) -> None:
@@ -132,6 +142,7 @@ def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
     assert copies(tmp_path / "remote") == []
 
 
+@pytest.mark.nightly
 def test_a_session_with_less_memory_than_spark_needs_is_a_usage_error(logs: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.reference.tiersnap", *map(str, words(logs, logs.parent / "warehouse")),

@@ -1,4 +1,4 @@
-"""Ways to harm the log of `scenarios.write_current_log`, and what a 4.3.1 broker then makes of it, unmended."""
+"""Ways to harm the log of `scenarios.write_current_log`, and what a broker then makes of it, unmended."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from tests.broker.harness import compiled
 
 IVY_FILES = Path(__file__).parent / "ivy"
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "kafka"
-VERSIONS = ("2.7.2", "3.9.1", "4.1.1", "4.3.1")
-NIGHTLY = ("4.0.0", "4.0.1", "4.2.1", "4.4.0")
+VERSIONS = ("2.7.2", "3.9.1", "4.1.1")
+NIGHTLY = ("4.0.0", "4.0.1", "4.2.1", "4.3.1", "4.4.0")
 TIMEOUT_S = 600
 _MADE_FROM = "ivy.xml"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"

@@ -18,7 +18,7 @@ from tests.broker.harness.writing import Workload, write_segments
 TOPIC = "ledger"
 LEGACY_VERSION = "2.7.2"
 UPGRADED_VERSION = "3.9.1"
-CURRENT_VERSION = "4.3.1"
+CURRENT_VERSION = "4.1.1"
 NO_SNAPSHOT = "producerStateSnapshotFile"  # of the NullPointerException's text; the lines around it vary by version
 COPIED = "to remote storage with segment-id"
 FAILING_INTERVAL_MS = 2000
