@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -50,11 +50,11 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     """
     key = copy.layout.log_key(copy.metadata)
     crc = 0
-    for stored, data in _pieces(store, copy):
+    for stored, pieces in _chunks(store, copy):
         if stop is not None and stop.is_set():
             raise TransientError(f"{store.uri}{key}: no longer wanted")
         crc = google_crc32c.extend(crc, stored)
-        file.write(data)
+        file.writelines(pieces)
     found = store.head(key)
     if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
@@ -96,20 +96,24 @@ def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> Iterator[Segment
         yield segment
 
 
-def _pieces(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, bytes]]:
-    """(bytes as stored, bytes of the segment file), in order."""
+def _chunks(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, Iterable[bytes]]]:
+    """Yield the bytes of a chunk as they are stored, and its bytes of the segment file in pieces, in order."""
     if copy.chunks is None:
         for data in fetch_segment(store, copy.layout, copy.metadata):
-            yield data, data
+            yield data, (data,)
         return
     key = copy.layout.log_key(copy.metadata)
     for chunk in copy.chunks.chunks():
         stored = store.get_range(key, chunk.position, chunk.size)
-        try:
-            yield stored, chunk_index.decompress(stored, chunk.original_size)
-        except ValueError as error:
-            raise CorruptDataError(
-                f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-                hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
-                key=key,
-            ) from error
+        yield stored, _decompressed(store, key, chunk, stored)
+
+
+def _decompressed(store: ObjectStore, key: str, chunk: chunk_index.Chunk, stored: bytes) -> Iterator[bytes]:
+    try:
+        yield from chunk_index.decompress(stored, chunk.original_size)
+    except ValueError as error:
+        raise CorruptDataError(
+            f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
+            hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            key=key,
+        ) from error

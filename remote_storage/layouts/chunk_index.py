@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tiersnap.snapshot.codecs import decoder
-from tiersnap.snapshot.formats.compression import first_bytes
+from tiersnap.snapshot.formats.compression import first_bytes, pieces
 from tiersnap.snapshot.units import count_of
 
 MAX_CHUNK_SIZE = (1 << 30) - 1
@@ -111,21 +111,23 @@ def decode(found: object) -> ChunkIndex:
     return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (form.transformed_chunk_size, last))
 
 
-def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that were compressed with zstd into `data`.
+def decompress(data: bytes, size: int) -> Iterator[bytes]:
+    """Yield the `size` bytes that were compressed with zstd into `data`, in pieces of at most 1 MiB.
 
     Raises:
         ValueError: it is not zstd, or holds another number of bytes.
     """
+    found = 0
     try:
-        found = first_bytes(data, "zstd", size + 1)
+        for piece in pieces(data, "zstd", size + 1):
+            found += len(piece)
+            if found > size:
+                raise ValueError(f"more than {count_of(size, 'byte')} in it")
+            yield piece
     except OSError as error:
         raise ValueError(f"not zstd: {error}") from error
-    if len(found) != size:
-        raise ValueError(
-            f"{'more than' if len(found) > size else f'{len(found)} and not'} {count_of(size, 'byte')} in it"
-        )
-    return found
+    if found < size:
+        raise ValueError(f"{found} and not {count_of(size, 'byte')} in it")
 
 
 def _sizes(encoded: str, count: int) -> list[int]:

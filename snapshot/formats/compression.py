@@ -16,6 +16,7 @@ Follows org.apache.kafka.common.compress.Compression (magic 2).
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Literal
 
 from tiersnap.snapshot.errors import CorruptRecordError
@@ -61,14 +62,23 @@ def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
     Raises:
         OSError: it is not of that codec.
     """
-    # Not stream.read(most): where the data is wrong, pyarrow never gives back the room that it took for the answer.
+    return b"".join(pieces(data, codec, most))
+
+
+def pieces(data: bytes, codec: Codec, most: int) -> Iterator[bytes]:
+    """Yield the decompressed bytes in pieces of at most 1 MiB, `most` bytes altogether.
+
+    Raises:
+        OSError: it is not of that codec.
+    """
+    # Not stream.read(most): if the data is wrong, pyarrow never gives back the room that it took for the answer.
     import pyarrow as pa
 
-    piece, found = bytearray(min(most, _PIECE)), bytearray()
+    piece, left = bytearray(min(most, _PIECE)), most
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-        while len(found) < most and (count := stream.readinto(memoryview(piece)[: most - len(found)])):
-            found += memoryview(piece)[:count]
-    return bytes(found)
+        while left and (count := stream.readinto(memoryview(piece)[:left])):
+            left -= count
+            yield bytes(memoryview(piece)[:count])
 
 
 def _bounded(data: bytes, largest: int) -> bytes:

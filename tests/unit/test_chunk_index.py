@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 from itertools import accumulate
 
 import pyarrow as pa
@@ -86,10 +87,10 @@ def test_two_thousand_million_chunks_of_a_fixed_index_cost_nothing() -> None:
 
 
 def test_a_chunk_holds_as_many_bytes_as_it_should() -> None:
-    assert chunk_index.decompress(zstd(b"12345"), 5) == b"12345"
+    assert b"".join(chunk_index.decompress(zstd(b"12345"), 5)) == b"12345"
     for data in (zstd(b"1234"), zstd(b"123456"), zstd(bytes(1 << 24)), b"", b"12345", zstd(b"12345")[:-1]):
         with pytest.raises(ValueError, match=r"."):
-            chunk_index.decompress(data, 5)
+            b"".join(chunk_index.decompress(data, 5))
 
 
 @pytest.mark.parametrize(
@@ -121,3 +122,15 @@ def test_json_above_the_limit_is_not_parsed() -> None:
 
 def test_zstd_is_a_codec_of_the_pyarrow_that_is_installed() -> None:
     assert pa.Codec.is_available("zstd")
+
+
+def test_decompress_holds_a_few_pieces_when_a_small_chunk_claims_much():
+    size = 256 << 20
+    data = zstd(bytes(size))
+    assert len(data) < 64 << 10
+    tracemalloc.start()
+    try:
+        assert sum(map(len, chunk_index.decompress(data, size))) == size
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
