@@ -163,6 +163,8 @@ class S3Store:
         for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, **begins):
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self.prefix)
+                if after and key <= after:
+                    continue  # some servers ignore StartAfter
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
 
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:

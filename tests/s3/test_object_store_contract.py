@@ -11,6 +11,7 @@ import google_crc32c
 import pytest
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.inventory.encryption import UNKNOWN, shown_by_store
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.requests import Deadline
@@ -305,3 +306,13 @@ def test_list_begins_behind_a_key(store):
     for after in ("", "a", "claims/~", "claims/a/1", "claims/b", "orders/0", "orders/0/x", "z"):
         assert [info.key for info in store.list(after=after)] == [key for key in keys if key > after]
     assert [info.key for info in store.list("orders/", after="orders/0/x")] == ["orders/1"]
+
+
+def test_list_makes_progress_when_a_server_ignores_start_after(s3_store) -> None:
+    for key in ("claims/a", "orders/0", "snapshots/b"):
+        s3_store.put_if_absent(key, b"x")
+    events = s3_store.client.meta.events
+    events.register("before-parameter-build.s3.ListObjectsV2", lambda params, **_: params.pop("StartAfter", None))
+
+    assert [info.key for info in s3_store.list(after="claims~")] == ["orders/0", "snapshots/b"]
+    assert shown_by_store(s3_store) == UNKNOWN
