@@ -80,7 +80,7 @@ class MendSummary:
     type=click.Choice([each.value for each in CheckDepth]),
     help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
 )
-@click.option("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
+@once("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
 @once("--unmanaged", is_flag=True, help="No broker manages these topics: mend them without a cluster.")
 @opt.topic_option
 @opt.expiration_option

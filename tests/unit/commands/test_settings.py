@@ -192,3 +192,16 @@ def test_a_time_that_no_calendar_has_is_refused(text: str, capsys: Capture) -> N
     assert tiersnap(["scan", "tests/data/ledger-2.7.2/logs", "--now", text]) == 2
     assert "is not a time" in capsys.readouterr().err
     assert tiersnap(["scan", "tests/data/ledger-2.7.2/logs", "--now", "253402300799999"]) == 4
+
+
+def test_settings_and_environment_never_switch_on_a_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text("mend:\n  delete-bad: yes\n")
+    assert tiersnap(["--config", str(path), "config"]) == 2
+    assert "--delete-bad is said on the command line, each time" in capsys.readouterr().err
+    monkeypatch.setenv("TIERSNAP_DELETE_BAD", "1")
+    # Without a cluster the option would be refused by its name.
+    assert tiersnap(["mend", "--remote", str(tmp_path)]) == 2
+    assert "--delete-bad" not in capsys.readouterr().err
