@@ -69,7 +69,7 @@ test-spark: install ## Real local Spark sessions, one a worker; `make nightly` r
 
 test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once); other releases run nightly
 	$(BIN)/python -m tests.broker.harness.jars
-	$(PYTEST) tests/broker --durations=10
+	$(PYTEST) tests/broker -n 2 --dist loadfile --durations=10
 
 test-install: install ## The wheel without extras in an environment of its own; one test unless its files changed
 	$(LANDING) install

@@ -44,6 +44,7 @@ def states_in(tier: LocalTier) -> list[list[tuple]]:
     return [sorted(snapshot_file.decode(each.snapshot).tolist()) for each in tier.segments(TOPIC)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("release", releases("4.1.1"))
 def test_a_replica_that_loops_on_lost_objects_joins_the_isr_after_mend(release: Release, tmp_path: Path) -> None:
     version, tier = release.version, release.tier(tmp_path / "tier")

@@ -37,6 +37,7 @@ def asked(broker: Broker) -> tuple[str, str]:
     return "--bootstrap-server", broker.bootstrap
 
 
+@pytest.mark.nightly
 def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(release, tmp_path, capsys):
     """One is lost in the middle and one at the end; then no local file is left, and the broker starts again."""
     tier, elsewhere = release.tier(tmp_path / "tier"), release.tier(tmp_path / "elsewhere")

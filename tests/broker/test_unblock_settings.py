@@ -44,7 +44,8 @@ def records_left(tier: LocalTier) -> int:
     return len(list(tier.directory.glob("claims/*/unblock.json")))
 
 
-@pytest.mark.parametrize("whose", ["the topic's", pytest.param("the broker's", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("whose", ["the topic's", "the broker's"])
 def test_a_topic_of_finite_retention_is_freed_and_has_the_settings_that_it_had(whose, disks, tier, capsys):
     bases = segment_bases(disks.partition(TOPIC))
     with Broker(disks, CURRENT_VERSION, tier=tier, settings={"log.retention.ms": TEN_YEARS_MS}) as broker:
