@@ -27,7 +27,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 
 
 class Inline:
-    """A ThreadPoolExecutor without threads."""
+    """A ContextPool without threads."""
 
     def __init__(self, workers: int = 0, **_: object) -> None:
         pass
@@ -74,7 +74,7 @@ class Clock:
 REPLACED: dict[str, Callable[[World], object]] = {
     "Cluster": lambda world: lambda *_: world.hand().cluster,
     "S3Store": lambda world: lambda *_: world.hand().store,
-    "ThreadPoolExecutor": lambda world: Inline,
+    "ContextPool": lambda world: Inline,
     "Tierer": lambda world: (
         lambda run_id, now: Tierer(run_id, now, process=world.hand().process, wait=5, pause=world.sleep)
     ),
@@ -84,7 +84,7 @@ REPLACED: dict[str, Callable[[World], object]] = {
     "time": Clock,
 }
 COMMANDS = ("expire", "maintain", "mend", "publish", "restore", "tier", "unblock")
-EVERYWHERE = ("Cluster", "ThreadPoolExecutor", "Tierer", "new_run_id")
+EVERYWHERE = ("Cluster", "ContextPool", "Tierer", "new_run_id")
 
 
 @cache

@@ -319,7 +319,7 @@ class TieredAndExpiredMeanwhile(FlakyStore):
 
 @pytest.mark.parametrize("is_seen_at_once", [True, False])
 def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp_path, monkeypatch, is_seen_at_once):
-    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ThreadPoolExecutor", Inline)
+    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ContextPool", Inline)
     segments, logs = planned(write_log(tmp_path / "planned")), tmp_path / "logs"
     tierer = Tierer("run-1", 1_700_000_000_500, process=ELSEWHERE, wait=0)
     if is_seen_at_once:

@@ -476,7 +476,7 @@ def test_tier_computes_a_rotten_snapshot_object_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its checksum is that of the bytes that were written once, as S3 keeps it."""
-    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ThreadPoolExecutor", Inline)
+    monkeypatch.setattr("tiersnap.remote_storage.upload.segments_in_flight.ContextPool", Inline)
     store = LyingStore(DirectoryStore(tmp_path / "remote"), loses={".log"})
     (stopped,) = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert [type(error) for error in stopped.errors] == [TransientError]

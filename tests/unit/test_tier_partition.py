@@ -233,7 +233,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
 ):
     """A speculative attempt beside the first; one of them may die at any call."""
     for module in ("stores.requests", "upload.segments_in_flight"):
-        monkeypatch.setattr(f"tiersnap.remote_storage.{module}.ThreadPoolExecutor", Inline)
+        monkeypatch.setattr(f"tiersnap.remote_storage.{module}.ContextPool", Inline)
     folder: Path = tmp_path_factory.mktemp("interleaved")
     store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]
     segments = planned(write_log(folder / "logs"))[:2]
