@@ -55,7 +55,7 @@ AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --py
 LANDING := $(BIN)/python -m tests.landing
 .PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-browser test-prometheus
 .PHONY: airflow
-test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests, one after the other; two workers each
+test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests, one tier after the other
 
 test-unit: install ## No JVM, no network
 	$(PYTEST) tests/unit -n 2
@@ -64,12 +64,12 @@ test-s3: install ## Real HTTP S3 servers on loopback; versitygw is built once wh
 	@$(BIN)/python -m tests.s3.versitygw || true
 	$(PYTEST) tests/s3 -n 2
 
-test-spark: install ## Real local Spark sessions, one a worker; `make nightly` runs the other variants
-	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=10
+test-spark: install ## A real local Spark session; `make nightly` runs the other variants
+	$(PYTEST) tests/spark --durations=10
 
 test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once); other releases run nightly
 	$(BIN)/python -m tests.broker.harness.jars
-	$(PYTEST) tests/broker -n 2 --dist loadfile --durations=10
+	$(PYTEST) tests/broker --durations=10
 
 test-install: install ## The wheel without extras in an environment of its own; one test unless its files changed
 	$(LANDING) install

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.audit.audit import audit
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, RECORD_BATCHES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 LOGS = range(2_000)
 _KEY = {"log_dir": "logs", "partition": 0}
@@ -104,7 +104,6 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
     assert {row.kind for row in found} == set(map(str, AuditKind)), "every kind was met"
 
 
-@pytest.mark.nightly
 def test_each_case_has_the_findings_that_it_says(spark: SparkSession) -> None:
     found: dict[str, list[tuple[str, str, int]]] = {case.says: [] for case in CASES}
     for row in _found(spark, {case.says: case.log for case in CASES}, []):
@@ -123,14 +122,12 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return {"ran": ran, "warehouse": warehouse}
 
 
-@pytest.mark.nightly
 def test_topics_of_a_warehouse_are_selected_by_pythons_expressions(ran: dict[str, Any]) -> None:
     selected = tiersnap("audit", "--warehouse", ran["warehouse"], "--topic", "(?P<name>hang)ing|(?P<other>nothing)")
     assert selected.exit_code == 0, selected.err
     assert {row["topic"] for row in selected.rows} == {"hanging"}
 
 
-@pytest.mark.nightly
 def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_gap_and_no_duplicate(
     spark: SparkSession, ran: dict[str, Any]
 ) -> None:
@@ -152,13 +149,11 @@ def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_g
     assert {row.run for row in rows} == {1}
 
 
-@pytest.mark.nightly
 def test_only_as_many_rows_as_asked_for_are_printed_and_the_rest_is_named(ran: dict[str, Any]) -> None:
     assert len(ran["ran"].rows) == 5
     assert "3 findings more: --limit 8" in ran["ran"].err
 
 
-@pytest.mark.nightly
 def test_a_source_and_a_warehouse_are_refused_together_and_an_empty_warehouse_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:

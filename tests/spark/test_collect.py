@@ -32,7 +32,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
 
@@ -94,7 +94,6 @@ def test_what_was_collected_gives_the_entries_boundaries_and_snapshots_of_the_lo
     assert Path(kept).is_dir()
 
 
-@pytest.mark.nightly
 def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_what_is_new(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +127,6 @@ def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_wha
     assert "ready_elsewhere" not in result
 
 
-@pytest.mark.nightly
 def test_what_was_collected_to_s3_is_read_from_there(session: SparkSession, remote: Remote, tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs")
     to = remote.uri.replace("/prefix", "/collected")
@@ -143,7 +141,6 @@ def test_what_was_collected_to_s3_is_read_from_there(session: SparkSession, remo
     assert done.ready_elsewhere == {str(logs): 9}
 
 
-@pytest.mark.nightly
 def test_headers_that_were_collected_fold_to_the_entries_of_the_log(session: SparkSession, tmp_path: Path) -> None:
     to = tmp_path / "to"
     logs = DATA / "kafka-3.9.1/logs"
@@ -164,7 +161,6 @@ def test_headers_that_were_collected_fold_to_the_entries_of_the_log(session: Spa
     assert checked > 10
 
 
-@pytest.mark.nightly
 def test_decode_writes_each_header_once_and_of_a_segment_that_grew_the_newest_rows_count(
     session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from tests.unit.test_exit_codes import told_code
 from tiersnap.snapshot.exactly_once.models.audit_rules import Harm
 from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks", "forgetful replica"}
 TOPICS = ("--topic", "topic-.*|orders|hanging")
@@ -61,9 +61,7 @@ def findings_of(ran: Ran) -> set[tuple[str, str]]:
     return {(each["kind"], each["path"]) for each in json.loads(ran.out)["result"]["findings"]}
 
 
-@pytest.mark.parametrize(
-    "flags", [pytest.param((), marks=pytest.mark.nightly, id="plan"), pytest.param(("--apply",), id="apply")]
-)
+@pytest.mark.parametrize("flags", [(), ("--apply",)], ids=["plan", "apply"])
 def test_run_finds_and_judges_of_each_host_what_tier_does(
     flags: tuple[str, ...], spark: SparkSession, sites: dict[str, Site], remote: Path, tmp_path: Path
 ) -> None:
@@ -79,7 +77,6 @@ def test_run_finds_and_judges_of_each_host_what_tier_does(
     assert findings_of(ran) == set().union(*map(findings_of, hosts))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("column", ["decode", "decode -a", "audit"])
 def test_decode_and_audit_end_as_the_page_says(
     column: str, spark: SparkSession, sites: dict[str, Site], tmp_path: Path

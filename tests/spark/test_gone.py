@@ -16,7 +16,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 IDS = {"orders": "lZ6vvmajTWKDBUTV6SQAtQ", "payments": "5GXaOJXiRzOuReKRIUWzvw"}
 
 
@@ -57,7 +57,6 @@ def test_a_partition_that_is_gone_leaves_the_report_and_comes_back_with_its_fold
     assert run(spark, logs).counts.delta_commits == 0
 
 
-@pytest.mark.nightly
 def test_the_settings_of_the_last_run_fill_the_commands_of_the_report(spark: SparkSession, logs: Path) -> None:
     run(spark, logs, options={"run": ("--layout", "local-tiered-storage")})
     (settings,) = DeltaTable(str(logs.parent / "warehouse" / "runs")).to_pyarrow_table()["settings"].to_pylist()

@@ -148,6 +148,7 @@ def test_without_apply_nothing_reaches_remote_storage_and_no_payload_byte_a_tabl
     assert not any(b"the-customer-s-name" in path.read_bytes() for path in files)
 
 
+@pytest.mark.nightly
 def test_what_was_planned_first_is_written_when_applied_and_is_what_a_host_writes(
     remote: Remote, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def test_what_was_planned_first_is_written_when_applied_and_is_what_a_host_write
     assert len(on_disk) == 8
 
 
+@pytest.mark.nightly
 def test_after_one_new_segment_only_that_one_is_decoded(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 NAMES = ("segments", "partitions", "remote_log_segments")
 
 
@@ -73,7 +73,6 @@ def test_what_readers_ask_for_stays_and_all_else_goes(spark: SparkSession, tmp_p
     assert [each.superseded for each in maintain(warehouse, apply=False)] == [0, 0, 0]
 
 
-@pytest.mark.nightly
 def test_files_that_a_killed_commit_left_go_once_nobody_can_be_at_them(spark: SparkSession, tmp_path: Path) -> None:
     log = LivingLog(tmp_path / "logs", 3)
     runner = Runner(tmp_path, log.log_dir)
@@ -104,7 +103,6 @@ def test_files_that_a_killed_commit_left_go_once_nobody_can_be_at_them(spark: Sp
     assert sorted(repr(row) for row in warehouse.read("partitions").collect()) == before
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("apply", [False, True])
 def test_a_time_in_which_readers_may_be_at_files_is_refused_before_anything_is_done(
     spark: SparkSession, tmp_path: Path, apply: bool
@@ -122,7 +120,6 @@ def test_a_time_in_which_readers_may_be_at_files_is_refused_before_anything_is_d
     assert sorted((tmp_path / "warehouse").rglob("*")) == before
 
 
-@pytest.mark.nightly
 def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
     log = LivingLog(tmp_path / "logs", 3)
     runner = Runner(tmp_path, log.log_dir)
@@ -139,7 +136,6 @@ def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, t
     assert sorted((tmp_path / "warehouse").rglob("*")) == before
 
 
-@pytest.mark.nightly
 def test_a_replay_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:
     key = "log_dir string, topic string, partition int"
     decodes = [("/logs", "orders", number, base, 1) for number in (0, 1) for base in (0, 10)]
@@ -151,7 +147,6 @@ def test_a_replay_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: 
     assert [(row.partition, row.base_offset) for row in gone] == [(1, 0)]
 
 
-@pytest.mark.nightly
 def test_what_delta_lake_prints_is_not_in_the_json(spark: SparkSession, tmp_path: Path) -> None:
     """In a process of its own, because what a JVM prints goes past what a test replaces."""
     log = LivingLog(tmp_path / "logs", 1)
@@ -168,7 +163,6 @@ def test_what_delta_lake_prints_is_not_in_the_json(spark: SparkSession, tmp_path
     assert "Deleted" in done.stderr, "or Delta Lake prints no more of it, and this test asserts nothing"
 
 
-@pytest.mark.nightly
 def test_a_place_without_a_warehouse_is_refused_and_made_by_no_plan(spark: SparkSession, tmp_path: Path) -> None:
     log, place = LivingLog(tmp_path / "logs", 1), tmp_path / "mistyped"
     assert '"segments": ' in tiersnap("decode", "--source", str(log.log_dir), "--warehouse", str(place)).out

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.snapshot.errors import ExitCode, TransientError
 from tiersnap.snapshot.metrics.of_run import of_run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
 # Base offsets of the segments on the disk of each broker.
@@ -104,7 +104,6 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     assert gone == [("broker-1", 1)]
 
 
-@pytest.mark.nightly
 def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     spark: SparkSession, tmp_path: Path
 ) -> None:

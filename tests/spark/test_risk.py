@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import TABLES
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = (DATA / "kafka-3.9.1" / "logs", DATA / "ledger-2.7.2" / "logs")
@@ -76,7 +76,6 @@ def answer(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in SIMULATED.names if name not in ("writes", "example"))
 
 
-@pytest.mark.nightly
 def test_a_warehouse_without_tables_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert_said(
         tiersnap("simulate", "--risk", "--warehouse", tmp_path, *AT),

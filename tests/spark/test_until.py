@@ -12,7 +12,7 @@ from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.readiness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 DAY = 86_400_000
 # The third segment is older than the second: a client stamped it so.
