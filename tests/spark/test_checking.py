@@ -23,7 +23,7 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.tables.schemas import TABLES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 LOGS = Path(__file__).parents[1] / "data/kafka-3.9.1/logs"
 DAY = 86_400_000
 
@@ -58,7 +58,6 @@ def test_verify_on_spark_says_what_a_host_says_and_skips_it_next_time(
     assert {row["run"]: row["count"] for row in gone.collect()} == {1: 7, 2: 2}
 
 
-@pytest.mark.nightly
 def test_verify_on_spark_knows_snapshots_that_a_run_compared(
     spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:

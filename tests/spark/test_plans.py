@@ -18,7 +18,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def plan_of(rows: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:

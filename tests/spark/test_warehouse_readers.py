@@ -11,7 +11,7 @@ from tests.reference.command import tiersnap
 from tests.reference.small_log import file_of, write_small_log
 from tests.unit.test_warehouse_readers import EXAMPLES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def test_sparks_reader_shows_suspects_and_states_and_a_run_leaves_its_metrics(
