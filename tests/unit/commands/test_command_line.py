@@ -110,8 +110,7 @@ def test_a_command_that_was_mistyped_is_answered_with_one_that_is_near() -> None
 
 
 @pytest.mark.parametrize(
-    ("former", "now"),
-    [("runs", "report runs"), ("fetch", "restore fetch"), ("version", "--version"), ("risk", "simulate --risk")],
+    ("former", "now"), [("runs", "report runs"), ("version", "--version"), ("risk", "simulate --risk")]
 )
 def test_former_name_of_command_suggests_the_new_one(former: str, now: str) -> None:
     assert_said(tiersnap(former), 2, f"No such command '{former}'. Did you mean {now}?")

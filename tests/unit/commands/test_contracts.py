@@ -52,7 +52,6 @@ CALLS: Calls = {
     "install": lambda at: ["--remote", at["remote"], "--to", at["log"]],
     "restore": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "restore --segments": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
-    "restore fetch": lambda at: ["--remote", at["remote"], *ORDERS, "--offset", "3"],
     "expire": lambda at: [
         *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
     ],
