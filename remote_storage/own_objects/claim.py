@@ -182,7 +182,7 @@ class _StoredClaim(StoredObject, frozen=True, kw_only=True):
     attempts: Annotated[tuple[_StoredAttempt, ...], Meta(min_length=1, max_length=MAX_ATTEMPTS)]
     finished: SegmentId | None
     snapshot: _StoredSnapshot | None
-    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)] = ()
+    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)]
 
 
 def _stored_attempt(attempt: Attempt) -> _StoredAttempt:

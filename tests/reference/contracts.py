@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tests.reference.local_facts import local_facts
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
+from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST
 from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
 
 CONTRACTS = printing_commands()
@@ -76,7 +78,8 @@ def write_state(root: Path, state: str) -> Place:
         folder = lb.write_partition(place["log"], "orders", 0, {0: []}, high_watermark=0)
     _write_transactions(place["transactions"], state)
     _write_facts(place["warehouse"], place["log"])
-    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": '{"remote": "x"}'}
+    settings = json.dumps(asdict(replace(BEFORE_THE_FIRST, remote="x")))
+    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": settings}
     write_deltalake(place["warehouse"] / "runs", pa.Table.from_pylist([row], schema=RUNS))
     return {**place, "file": file_of(folder, 0, ".log")}
 
