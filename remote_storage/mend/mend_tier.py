@@ -120,7 +120,7 @@ class MendTier:
         bad: Mapping[str, str] | None = None
         try:
             depth = self.request.depth
-            bad = {} if depth is None else self.logs.verify(partition, depth).wrong
+            bad = {} if depth is None else self.logs.verify(partition, depth)
         except TiersnapError as error:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})

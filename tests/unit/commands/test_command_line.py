@@ -61,8 +61,8 @@ PLACES = {
     "repair": ("LOGDIR",),
     "tier": ("LOGDIR", "--remote", "REMOTE"),
     "run": ("--source", "LOGDIR", "--remote", "REMOTE", "--warehouse", "WAREHOUSE", "--print-submit"),
+    "mend": ("--bootstrap-server", "localhost:9092", "--remote", "REMOTE"),
     "simulate": ("LOGDIR",),
-    "mend": ("--remote", "REMOTE", "--unmanaged"),
 }
 
 
