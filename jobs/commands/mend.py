@@ -70,9 +70,9 @@ class MendSummary:
 @command(MendedSegment, summary=MendSummary)
 @opt.cluster_options(required=True)
 @place_options
-@once("--from", "wrong", metavar="URI", help="Where the objects were uploaded by mistake: looked at first.")
+@once("--from", "wrong", metavar="URI", help="A backup, or where objects were uploaded by mistake: looked at second.")
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
-@click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at second.")
+@click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at first.")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
@@ -107,10 +107,11 @@ def mend(
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --from s3://bucket/wrong-prefix
 
-    A missing object comes from --from, if it was uploaded to a wrong prefix or in a wrong layout; or it is made again,
-    as tiersnap tier makes it, from the log in --log-dir, or from the segment's other objects and the producer state
-    that the tier tells where it begins. It gets the key that brokers look for, under the same segment id. No record
-    changes, nothing is overwritten, --from stays as it is. Brokers read it without a restart.
+    A missing object is made again from the log in --log-dir, as tiersnap tier makes it. If no log directory holds the
+    segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. Else it is
+    made from the segment's other objects and the producer state that the tier tells where it begins. It gets the key
+    that brokers look for, under the same segment id. No record changes, nothing is overwritten, --from stays as it is.
+    Brokers read it without a restart.
 
     A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
     replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,

@@ -55,6 +55,11 @@ class RemoteLogs:
         """Return the store of the location."""
         return self.location.store
 
+    def is_local(self, record: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a log on this host has a segment with the offsets and as many bytes as a record says."""
+        local = self.local.of(record.id.topic_id_partition)
+        return local is not None and local.segment_of(record) is not None
+
     def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> dict[str, str]:
         """Verify a partition; return why segments are wrong, by their ids.
 

@@ -116,7 +116,8 @@ class RightSegments:
             yield self._made(record, Path(scratch), prefers_local=prefers_local)
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
-        local, there = self._local_segment(record), self.listed.get(record.id.segment_id)
+        local = None if self.local is None else self.local.segment_of(record)
+        there = self.listed.get(record.id.segment_id)
         has_log = there is not None and there.log is not None
         if local is not None and (prefers_local or not has_log):
             segment, files = local, self._local_files(local)
@@ -151,13 +152,6 @@ class RightSegments:
     def _local(self) -> LocalLog:
         assert self.local is not None
         return self.local
-
-    def _local_segment(self, record: RemoteLogSegmentMetadata) -> Segment | None:
-        """Return the local segment with the same offsets and bytes."""
-        segments = () if self.local is None else self.local.partition.segments
-        bounds = (record.start_offset, record.end_offset + 1, record.segment_size)
-        same = (each for each in segments if (each.base_offset, each.next_base_offset, each.log.size) == bounds)
-        return next(same, None)
 
     def _local_files(self, segment: Segment) -> dict[IndexType, SourceFile]:
         refs = {
