@@ -240,8 +240,11 @@ class RightSegments:
         """Replay the log on this host, and keep what it says at the wanted offsets."""
         local, rules = self._local, self.rules
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
-        partition = replace(local.partition, snapshots=wanted | local.partition.snapshots)
-        read = snapshot_reader(local.filesystem, local.partition)
+        own = local.partition
+        if own.log_start_checkpoint is None and own.log_start_is_known:
+            own = replace(own, log_start_checkpoint=self.log_start)  # else it seems to begin at its first file
+        partition = replace(own, snapshots=wanted | own.snapshots)
+        read = snapshot_reader(local.filesystem, own)
         look = Observe(self.location, unbelieved=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
@@ -255,9 +258,9 @@ class RightSegments:
         return examine_decodes(
             partition,
             LocalDecodes(local.filesystem, local.check_crc),
-            lambda offset: read(offset) if offset in local.partition.snapshots else None,
+            lambda offset: read(offset) if offset in own.snapshots else None,
             on_boundary=settle,
-            begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(local.partition),
+            begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
 
     # The leader epochs.

@@ -404,6 +404,16 @@ def test_a_backup_has_what_no_right_local_log_holds(right, tmp_path, how, action
     assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
 
 
+def test_a_log_that_begins_behind_the_log_start_loses_no_producers(right, tmp_path):
+    """Its first segment is lost everywhere; the log alone seemed to begin with nobody."""
+    lose_and_back_up(right, tmp_path, 0, 3)
+    log_of(right, 0).unlink()
+    assert [action for action, _ in told(right.mend(log=True, depth=None))] == ["REBUILD", "NONE"]
+    (made,) = (each for each in right.complete() if each.metadata.id == right.records[3].id)
+    snapshot = read_indexes(right.store, made)[IndexType.PRODUCER_SNAPSHOT] or b""
+    assert state(snapshot) == state(right.at.expected[made.end_offset])
+
+
 def test_a_segment_without_a_right_source_names_what_is_wrong_with_each(right, tmp_path):
     lose_and_back_up(right, tmp_path, 3)
     log_of(right, 3).write_bytes(flipped(log_of(right, 3).read_bytes()))
