@@ -18,7 +18,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import click
 
@@ -38,7 +37,7 @@ SECTIONS = {
     "What --risk assumes": ("boundaries", "replica", "tiering-enabled", "delivery-timeout", "read-rate"),
     "Rarely needed": (
         *("check-crc", "no-crc", "above-newest", "all", "topic-ids", "topic-id", "as-topic-id", "cluster-id"),
-        *("producer-state", "without", "unpublished", "segment-id", "log-start", "leader", "transaction-version"),
+        *("producer-state", "without", "unpublished", "log-start", "leader", "transaction-version"),
         *("partition-count", "max-transaction-timeout", "before-4.3"),
     ),
 }
@@ -100,7 +99,7 @@ class Prints:
     lines: Sequence[object] = ()  # of JSON lines, where they are neither rows nor the document
 
 
-class _Printing:
+class Command(HelpPage):
     """A command that knows what it prints, and refuses settings with a password in them."""
 
     prints: Prints | None = None
@@ -109,18 +108,11 @@ class _Printing:
         """Call the command."""
         for param in ctx.command.params:
             refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
-        return super().invoke(ctx)  # type: ignore[misc]
+        return super().invoke(ctx)
 
 
-class Command(_Printing, HelpPage):
-    """A command with --output."""
-
-
-class Group(_Printing, HelpPage, click.Group):
-    """A command with --output, and commands below it."""
-
-
-C = TypeVar("C", Command, Group)
+class Group(HelpPage, click.Group):
+    """A name for the commands below it."""
 
 
 def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -152,11 +144,11 @@ def command(
     result: object = None,
     lines: Sequence[object] = (),
     help: str | None = None,
-    cls: type[C] = Command,  # type: ignore[assignment]
+    cls: type[Command] = Command,
     has_output: bool = True,
     kafka: str | None = None,
     **attrs: object,
-) -> Callable[[Callable[..., object]], C]:
+) -> Callable[[Callable[..., object]], Command]:
     """Return the decorator of a command, whose function is given the Output first; see `Prints`, and click for `attrs`.
 
     Args:
@@ -164,7 +156,7 @@ def command(
         kafka: a tool of Kafka's own whose text it prints with --output kafka.
     """
 
-    def decorate(function: Callable[..., object]) -> C:
+    def decorate(function: Callable[..., object]) -> Command:
         made = click.command(name, cls=cls, help=help, **attrs)(
             click.pass_obj(_output_option(kafka)(function) if has_output else function)
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from tiersnap.snapshot.report.from_tables import (
     FAILOVER_COLUMNS,
     FAILOVER_KINDS,
     LastRun,
+    LastSettings,
     audit_of_tables,
     failover_of,
 )
@@ -153,12 +154,10 @@ def copies(warehouse: str) -> list[AttemptState]:
     return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
 
 
-def runs(warehouse: str) -> list[dict[str, Any]]:
-    """Rows of `runs` with their settings taken apart, the newest first; none before the first."""
-    rows = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")]).to_pylist()
-    return [{**row, "settings": json.loads(row["settings"])} for row in rows]
-
-
 def last_run(warehouse: str) -> LastRun:
-    """Return the newest run that is recorded; its defaults before the first."""
-    return msgspec.convert(next(iter(runs(warehouse)), {}), LastRun)
+    """Return the newest run that is recorded; its defaults before the first. Raises as `read_table`."""
+    rows = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")])
+    for row in rows.slice(0, 1).to_pylist():
+        settings = LastSettings.decode(row.pop("settings"), warehouse)
+        return replace(msgspec.convert(row, LastRun), settings=settings)
+    return LastRun()

@@ -44,11 +44,10 @@ def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Comma
 
 
 def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
-    """The command, or the commands of a group, by their words; a group that does something itself is one of them."""
+    """The command, or the commands of a group, by their words."""
     if not isinstance(command, click.Group):
         return {name: command}
-    itself = {name: command} if command.invoke_without_command else {}
-    return {**itself, **{f"{name} {word}": each for word, each in commands_of(ctx, command).items()}}
+    return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:

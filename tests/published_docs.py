@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from tiersnap.jobs.cli import cli
-from tiersnap.jobs.command import Command, Group, Prints, paragraphs_of
+from tiersnap.jobs.command import Command, Prints, paragraphs_of
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
@@ -42,7 +42,7 @@ def file_name(words: str) -> str:
 def printing_commands() -> dict[str, Prints]:
     """Return by its words what each command prints that has JSON."""
     found = commands_of(click.Context(cli, info_name="tiersnap"), cli)
-    return {words: each.prints for words, each in found.items() if isinstance(each, Command | Group) and each.prints}
+    return {words: each.prints for words, each in found.items() if isinstance(each, Command) and each.prints}
 
 
 def schema_files() -> dict[str, str]:

@@ -49,9 +49,9 @@ GROUPS = {
 }
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 # Second words of the commands that are groups.
-SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff", "runs", "run"), "restore": ("fetch",)}
+SUBCOMMANDS = {"maintain": ("tables", "remove-orphans")}
 # Names that commands had, and where what they did is now.
-MERGED = {"runs": "report runs", "version": "--version", "fetch": "restore fetch", "risk": "simulate --risk"}
+MERGED = {"version": "--version", "risk": "simulate --risk"}
 
 
 def words_of_command(argv: Sequence[str]) -> str:

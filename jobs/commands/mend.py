@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -28,9 +28,8 @@ from tiersnap.jobs.sentences import (
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
-from tiersnap.snapshot.errors import TransientError, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.remote_check import CheckDepth
-from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.mend.mend_tier import Mended
     from tiersnap.remote_storage.mend.mending import Mending
     from tiersnap.remote_storage.mend.right_segments import MendRules
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ class MendSummary:
     """All segments; the place is absent where nothing is missing."""
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
-    known: Annotated[
-        int, Meta(description="segments that brokers know and read; without a cluster those that lack objects")
-    ]
+    known: Annotated[int, Meta(description="segments that brokers know and read")]
     missing: int
     wrong: int
     mended: int
@@ -70,18 +68,17 @@ class MendSummary:
 
 
 @command(MendedSegment, summary=MendSummary)
-@opt.cluster_options()
+@opt.cluster_options(required=True)
 @place_options
-@once("--from", "wrong", metavar="URI", help="Where the objects were uploaded by mistake: looked at first.")
+@once("--from", "wrong", metavar="URI", help="A backup, or where objects were uploaded by mistake: looked at second.")
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
-@click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at second.")
+@click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at first.")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
     help="Replace segments that are wrong, as tiersnap verify finds them.  [default: snapshots; none with --from]",
 )
 @once("--delete-bad", is_flag=True, help="Delete segments that brokers read no more, and their objects.")
-@once("--unmanaged", is_flag=True, help="No broker manages these topics: mend them without a cluster.")
 @opt.topic_option
 @opt.expiration_option
 @opt.broker_expiry_options
@@ -89,14 +86,13 @@ class MendSummary:
 @opt.apply_option("Put them back; without it the plan is shown.")
 def mend(
     output: Output,
-    cluster: Cluster | None,
+    cluster: Cluster,
     place: PlaceRequest,
     wrong: str | None,
     lies_as: str | None,
     log_dirs: tuple[str, ...],
     depth: str | None,
     delete_bad: bool,
-    unmanaged: bool,
     topic: re.Pattern[str] | None,
     expiration: int | None,
     broker_expiry: opt.BrokerExpiry,
@@ -111,10 +107,11 @@ def mend(
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --from s3://bucket/wrong-prefix
 
-    A missing object comes from --from, if it was uploaded to a wrong prefix or in a wrong layout; or it is made again,
-    as tiersnap tier makes it, from the log in --log-dir, or from the segment's other objects and the producer state
-    that the tier tells where it begins. It gets the key that brokers look for, under the same segment id. No record
-    changes, nothing is overwritten, --from stays as it is. Brokers read it without a restart.
+    A missing object is made again from the log in --log-dir, as tiersnap tier makes it. If no log directory holds the
+    segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. Else it is
+    made from the segment's other objects and the producer state that the tier tells where it begins. It gets the key
+    that brokers look for, under the same segment id. No record changes, nothing is overwritten, --from stays as it is.
+    Brokers read it without a restart.
 
     A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
     replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,
@@ -122,33 +119,20 @@ def mend(
     stays: it counts for retention.bytes, and verify still finds it. --delete-bad deletes it, its record and its
     objects; and of a segment that was copied twice, the copy that brokers do not read.
 
-    Without a cluster only topics are mended that no broker manages: say --unmanaged. A wrong segment that tiersnap
-    uploaded is deleted when the right one is there; others stay, and are named.
-
     What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
     publish. Plain text goes among no encrypted segments.
     """
-    from tiersnap.remote_storage.mend.right_segments import MendRules
-
-    rules = MendRules(opt.expiry(expiration, None, broker_expiry), broker_expiry.expiration)
-    logs = partial(_logs, log_dirs, topic, rules)
-    if cluster is None:
-        if wrong or delete_bad:
-            raise UsageError("--from and --delete-bad need --bootstrap-server", hint="tiersnap mend --help")
-        verified = CheckDepth(depth or CheckDepth.SNAPSHOTS)
-        mended = _unmanaged(place, logs, topic, verified, unmanaged, allow_plaintext, apply)
-        said = count_of(len(mended.missing.segments), "segment lacks an object", "segments lack an object")
-        said += f", {count_of(mended.wrong, 'segment is wrong', 'segments are wrong')}" if mended.wrong else ""
-        return _told(output, mended, said, apply=apply)
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
+    from tiersnap.remote_storage.mend.right_segments import MendRules
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.log.selection import matches_topic
     from tiersnap.snapshot.report.run_info import new_run_id
 
+    rules = MendRules(opt.expiry(expiration, None, broker_expiry), broker_expiry.expiration)
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
     target = prover.location(place.layout)
     source = None
@@ -163,16 +147,21 @@ def mend(
         known, prove = ask(), partial(prover.prove, target)
         if topic is not None and not known.segments:
             check_selected(cluster, topic)
-        of, tierer = replace(logs(target), starts=known.log_starts), Tierer(new_run_id(), broker_expiry.now)
+        logs = _logs(log_dirs, topic, rules, target, known.log_starts)
+        tierer = Tierer(new_run_id(), broker_expiry.now)
         mending = MendTier(
-            cluster, prover.metadata_topic, reader, of, tierer, known, ask, prove, request, progress.watch_done
+            cluster, prover.metadata_topic, reader, logs, tierer, known, ask, prove, request, progress.watch_done
         )
         mended = mending.run()
-    return _told(output, mended, mended.missing.sentence, apply=apply)
+    return _told(output, mended, apply=apply)
 
 
 def _logs(
-    log_dirs: tuple[str, ...], topic: re.Pattern[str] | None, rules: MendRules, target: RemoteLocation
+    log_dirs: tuple[str, ...],
+    topic: re.Pattern[str] | None,
+    rules: MendRules,
+    target: RemoteLocation,
+    starts: Mapping[TopicIdPartition, int],
 ) -> RemoteLogs:
     from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
     from tiersnap.remote_storage.inventory.observe import Observe
@@ -182,48 +171,10 @@ def _logs(
 
     begins = Beginnings(partial(beginning, Observe(target), rules.broker_expiry))
     local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
-    return RemoteLogs(target, rules, local, {})
+    return RemoteLogs(target, rules, local, starts)
 
 
-def _unmanaged(
-    place: PlaceRequest,
-    logs: Callable[[RemoteLocation], RemoteLogs],
-    topic: re.Pattern[str] | None,
-    depth: CheckDepth,
-    unmanaged: bool,
-    allow_plaintext: bool,
-    apply: bool,
-) -> Mended:
-    """Put missing objects back of topics that no broker manages, and replace wrong segments of ours."""
-    from tiersnap.remote_storage.check.check_plan import check_any
-    from tiersnap.remote_storage.cluster.missing_objects import Missing
-    from tiersnap.remote_storage.layouts.remote_location import open_location
-    from tiersnap.remote_storage.mend.make_again import MakeAgain
-    from tiersnap.remote_storage.mend.mend_tier import Mended
-    from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
-    from tiersnap.remote_storage.mend.unmanaged_tier import UnmanagedTier
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe import check_conditions
-    from tiersnap.remote_storage.upload.tier_job import Tierer
-    from tiersnap.snapshot.log.selection import matches_topic
-    from tiersnap.snapshot.report.run_info import new_run_id
-
-    target = open_existing_store(place.remote, place.s3, writes=apply)
-    of = logs(open_location(target, place.layout or "aiven"))
-    check_any(of.location, lambda at: matches_topic(at[0], topic))
-    tier = UnmanagedTier(of, lambda name: matches_topic(name, topic), unmanaged)
-    lacking = list(tier.lacking())
-    if tier.partitions and apply:
-        check_conditions(target)
-    done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
-    replaced = ReplaceUnmanaged(of, Tierer(new_run_id(), of.rules.now), allow_plaintext, apply, tier.remnants)
-    wrong = [] if any(isinstance(each, TransientError) for each in tier.failures) else tier.partitions
-    bad = list(replaced.each(wrong, depth, lacking))
-    missing = Missing(target.uri, len(lacking), tuple(each.missing for each in lacking))
-    return Mended(missing, len(bad), [*done, *bad], [*tier.failures, *replaced.failures])
-
-
-def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
+def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     from tiersnap.remote_storage.mend.mending import exit_code_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
@@ -235,7 +186,7 @@ def _told(output: Output, mended: Mended, sentence: str, *, apply: bool) -> int:
     summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
     output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
     tell_place(output, proof)
-    output.talk(sentence)
+    output.talk(missing.sentence)
     tell_failures(output, errors)
     if done and not apply:
         tell_unknown_encryption(output, len(unknown))

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.command import Group, command
-from tiersnap.jobs.commands.report_diff import report_diff
-from tiersnap.jobs.commands.report_runs import report_run, report_runs
+from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
@@ -159,12 +157,7 @@ class ReportSummary:
     ] = UNSET
 
 
-@command(
-    *(ReportedPartition, ReportedTopic, ReportedSegment),
-    summary=ReportSummary,
-    cls=Group,
-    invoke_without_command=True,
-)
+@command(ReportedPartition, ReportedTopic, ReportedSegment, summary=ReportSummary)
 @warehouse_option
 @click.option("--source", help="Named in the commands that clear a verdict.  [default: that of the last run]")
 @click.option("--remote", help="Remote location in the commands that clear a verdict.  [default: that of the last run]")
@@ -190,8 +183,6 @@ def report(
 
     Facts are those of the last run, verdicts are of now.
     """
-    if click.get_current_context().invoked_subcommand is not None:
-        return ExitCode.OK
     import pyarrow as pa
 
     from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
@@ -255,7 +246,3 @@ def _remove_orphans(info: RunInfo) -> str:
     server = "" if "--bootstrap-server" in kept else "--bootstrap-server HOST:PORT"
     words = ["tiersnap maintain remove-orphans --remote", place, shlex.join(kept), server]
     return " ".join(word for word in words if word)
-
-
-for each in (report_diff, report_runs, report_run):
-    report.add_command(each)

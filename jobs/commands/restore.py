@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.command import Group, command
-from tiersnap.jobs.commands.fetch import fetch
+from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
@@ -78,13 +77,15 @@ class RestoredSegment:
     action: str
 
 
-@command(RestoredPartition, RestoredSegment, cls=Group, invoke_without_command=True)
-@click.option("--remote", help="Remote storage: s3://bucket/prefix, or a directory.  [required]")
-@click.option("--to", "logdir", type=LocalPath(file_okay=False), help="An entry of the broker's log.dirs.  [required]")
+@command(RestoredPartition, RestoredSegment)
+@opt.remote_option
+@click.option(
+    "--to", "logdir", required=True, type=LocalPath(file_okay=False), help="An entry of the broker's log.dirs."
+)
 @opt.as_one(
     "asked",
     RestoreRequest,
-    once("--topic", help="The topic's name.  [required]"),
+    once("--topic", required=True, help="The topic's name."),
     once("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default."),
     once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
     click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts."),
@@ -118,8 +119,8 @@ class RestoredSegment:
 @opt.apply_option("Write into the log directory; the broker must be stopped.")
 def restore(
     output: Output,
-    remote: str | None,
-    logdir: Path | None,
+    remote: str,
+    logdir: Path,
     asked: RestoreRequest,
     segments: bool,
     cluster: opt.Cluster | None,
@@ -138,14 +139,6 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
-    ctx = click.get_current_context()
-    if ctx.invoked_subcommand is not None:
-        return ExitCode.OK
-    for name in ("remote", "logdir", "topic"):
-        if ctx.params[name] is None:
-            raise click.MissingParameter(ctx=ctx, param=next(each for each in ctx.command.params if each.name == name))
-    assert remote is not None
-    assert logdir is not None
     from tiersnap.remote_storage.cluster.cluster_records import read_published
     from tiersnap.remote_storage.restore.find_topic import find_topic
     from tiersnap.remote_storage.restore.restore import carry_out, make_room
@@ -173,9 +166,6 @@ def restore(
         done = carry_out(store, target, progress.watch_done(plans), begin=partial(_tell_plan, output), talk=output.talk)
     _show_restored(output, done, segments=segments)
     return done.exit_code
-
-
-restore.add_command(fetch)
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:

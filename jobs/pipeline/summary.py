@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,7 +30,7 @@ from tiersnap.snapshot.report.aggregate import (
     ranks_of,
 )
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
-from tiersnap.snapshot.report.from_tables import LastSettings, worst_forgetful
+from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings, worst_forgetful
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
@@ -134,7 +133,8 @@ class KnownForgetful:
             is_here = each.log_dir in settings.sources and each.log_dir not in collected
             return is_here and not totals.unasked and matches_topic(each.topic, settings.topics)
 
-        before = msgspec.json.decode(totals.settings, type=LastSettings).forgetful
+        last = BEFORE_THE_FIRST if totals.settings is None else LastSettings.decode(totals.settings, settings.warehouse)
+        before = last.forgetful
         return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))
 
     @property

@@ -43,7 +43,7 @@ class RunTotals:
     doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
     newest: int = 0  # number of a run; see changes.newest_runs
     recorded: int = 0
-    settings: str = "{}"  # of the newest run that is recorded
+    settings: str | None = None  # of the newest run that is recorded
     differences: int = 0  # rows that are to be appended
     gone: int = 0  # rows that are to be appended
     forgetful: int = 0  # replicas, of all sources, that have forgotten producers

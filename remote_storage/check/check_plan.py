@@ -121,21 +121,11 @@ def plan_check(
         if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
             plan.largest[partition, kind] = max(size, plan.largest.get((partition, kind), 0))
     if not plan.partitions:
-        raise _no_segment(location)
+        raise ObjectNotFoundError(
+            f"{location.store.uri}: no remote segment",
+            hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
+        )
     return plan
-
-
-def check_any(location: RemoteLocation, is_wanted: Callable[[TopicPartition], bool]) -> None:
-    """See that a wanted partition has an object of a segment; raises as plan_check."""
-    if next(_objects(location, is_wanted), None) is None:
-        raise _no_segment(location)
-
-
-def _no_segment(location: RemoteLocation) -> ObjectNotFoundError:
-    return ObjectNotFoundError(
-        f"{location.store.uri}: no remote segment",
-        hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
-    )
 
 
 def _objects(location: RemoteLocation, is_wanted: Callable[[TopicPartition], bool]) -> Iterator[_Object]:

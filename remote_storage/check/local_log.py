@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
-from tiersnap.snapshot.log.log_dir import FileRef, Partition
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
@@ -56,6 +57,16 @@ class LocalLog:
     beginnings: Beginnings
     check_crc: bool = True
     findings: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def _segments(self) -> dict[int, Segment]:
+        return {each.base_offset: each for each in self.partition.segments}
+
+    def segment_of(self, record: RemoteLogSegmentMetadata) -> Segment | None:
+        """Return the local segment with the offsets and as many bytes as a record says; None without one."""
+        found = self._segments.get(record.start_offset)
+        end = record.end_offset + 1
+        return found if found and (found.next_base_offset, found.log.size) == (end, record.segment_size) else None
 
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
         """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.

@@ -36,14 +36,6 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedSegments:
-    """Reasons why segments are wrong, by their ids; and ids of those that are right, as far as they were read."""
-
-    wrong: Mapping[str, str]
-    sound: frozenset[str]
-
-
 @dataclass(frozen=True)
 class RemoteLogs:
     """Sources of the right content of segments of several partitions.
@@ -63,8 +55,13 @@ class RemoteLogs:
         """Return the store of the location."""
         return self.location.store
 
-    def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> VerifiedSegments:
-        """Verify a partition.
+    def is_local(self, record: RemoteLogSegmentMetadata) -> bool:
+        """Return whether a log on this host has a segment with the offsets and as many bytes as a record says."""
+        local = self.local.of(record.id.topic_id_partition)
+        return local is not None and local.segment_of(record) is not None
+
+    def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> dict[str, str]:
+        """Verify a partition; return why segments are wrong, by their ids.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses.
@@ -73,9 +70,8 @@ class RemoteLogs:
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
         check = PartitionCheck(self.location, partition, asked, compare_locally=compare)
-        checks = [each for each in check.checks() if each.segment_id]
-        wrong = {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
-        return VerifiedSegments(wrong, frozenset(each.segment_id for each in checks if each.verdict.is_sound))
+        checks = (each for each in check.checks() if each.segment_id)
+        return {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
 
     @contextmanager
     def right_segments(

@@ -120,7 +120,7 @@ class MendTier:
         bad: Mapping[str, str] | None = None
         try:
             depth = self.request.depth
-            bad = {} if depth is None else self.logs.verify(partition, depth).wrong
+            bad = {} if depth is None else self.logs.verify(partition, depth)
         except TiersnapError as error:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
@@ -130,7 +130,7 @@ class MendTier:
             mended.proof = self.prove()
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         try:
-            done = list(self._put_back(done)) if done else []
+            done = self._put_back(done) if done else []
             if bad is not None:
                 done = self._replaced(partition, done, bad)
                 done += self._deleted(partition, bad) if self.request.delete_bad else ()
@@ -140,15 +140,24 @@ class MendTier:
 
     # Missing objects.
 
-    def _put_back(self, done: Sequence[Mending]) -> Iterator[Mending]:
-        logs, asked = self.logs, self.request
-        if asked.source is not None:
-            missing = [each.missing for each in done]
-            done = plan_mending(asked.source, missing, logs.location, allow_plaintext=asked.allow_plaintext)
-            if asked.apply:
-                done = list(PutBack(asked.source.store, logs.location, self.reader.read_to_end).each(done))
-        known = partial(check_known, self.reader.read_to_end)
-        return MakeAgain(logs, known, asked.allow_plaintext, asked.apply).each(done)
+    def _put_back(self, lost: Sequence[Mending]) -> list[Mending]:
+        """Mend segments that lack objects: by a log on this host, then by --from, then by the tier's other objects."""
+        logs, asked, known = self.logs, self.request, partial(check_known, self.reader.read_to_end)
+        again = MakeAgain(logs, known, asked.allow_plaintext, asked.apply)
+        if asked.source is None:
+            return list(again.each(lost))
+        by_log = again.each(each for each in lost if logs.is_local(each.metadata))
+        done = [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]
+        settled = {each.metadata.id for each in done}
+        left = [each for each in lost if each.metadata.id not in settled]
+        done += again.each(self._from_elsewhere(asked.source, left))
+        return sorted(done, key=lambda each: each.metadata.start_offset)
+
+    def _from_elsewhere(self, source: RemoteLocation, lost: Sequence[Mending]) -> list[Mending]:
+        asked, target = self.request, self.logs.location
+        missing = [each.missing for each in lost]
+        planned = plan_mending(source, missing, target, allow_plaintext=asked.allow_plaintext)
+        return list(PutBack(source.store, target, self.reader.read_to_end).each(planned)) if asked.apply else planned
 
     # Wrong segments.
 

@@ -116,7 +116,8 @@ class RightSegments:
             yield self._made(record, Path(scratch), prefers_local=prefers_local)
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
-        local, there = self._local_segment(record), self.listed.get(record.id.segment_id)
+        local = None if self.local is None else self.local.segment_of(record)
+        there = self.listed.get(record.id.segment_id)
         has_log = there is not None and there.log is not None
         if local is not None and (prefers_local or not has_log):
             segment, files = local, self._local_files(local)
@@ -151,13 +152,6 @@ class RightSegments:
     def _local(self) -> LocalLog:
         assert self.local is not None
         return self.local
-
-    def _local_segment(self, record: RemoteLogSegmentMetadata) -> Segment | None:
-        """Return the local segment with the same offsets and bytes."""
-        segments = () if self.local is None else self.local.partition.segments
-        bounds = (record.start_offset, record.end_offset + 1, record.segment_size)
-        same = (each for each in segments if (each.base_offset, each.next_base_offset, each.log.size) == bounds)
-        return next(same, None)
 
     def _local_files(self, segment: Segment) -> dict[IndexType, SourceFile]:
         refs = {
@@ -246,8 +240,11 @@ class RightSegments:
         """Replay the log on this host, and keep what it says at the wanted offsets."""
         local, rules = self._local, self.rules
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
-        partition = replace(local.partition, snapshots=wanted | local.partition.snapshots)
-        read = snapshot_reader(local.filesystem, local.partition)
+        own = local.partition
+        if own.log_start_checkpoint is None and own.log_start_is_known:
+            own = replace(own, log_start_checkpoint=self.log_start)  # else it seems to begin at its first file
+        partition = replace(own, snapshots=wanted | own.snapshots)
+        read = snapshot_reader(local.filesystem, own)
         look = Observe(self.location, unbelieved=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
@@ -261,9 +258,9 @@ class RightSegments:
         return examine_decodes(
             partition,
             LocalDecodes(local.filesystem, local.check_crc),
-            lambda offset: read(offset) if offset in local.partition.snapshots else None,
+            lambda offset: read(offset) if offset in own.snapshots else None,
             on_boundary=settle,
-            begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(local.partition),
+            begins=Beginnings(partial(beginning, look, rules.broker_expiry)).of(own),
         )
 
     # The leader epochs.

@@ -126,12 +126,6 @@ class Claim:
         left = tuple(each for each in self.attempts[:-1] if each.segment_id != segment_id)
         return replace(self, attempts=(*left, self.holder), kept=(*self.kept, segment_id)[-MAX_ATTEMPTS:])
 
-    def letting_go(self, attempt: Attempt) -> Claim:
-        """Return this claim, by which the copy with that segment id is a leftover of an attempt before the holder."""
-        gone = attempt.segment_id
-        left = (*(each for each in self.attempts[:-1] if each.segment_id != gone), attempt, self.holder)
-        return replace(self, attempts=left[-MAX_ATTEMPTS:], kept=tuple(each for each in self.kept if each != gone))
-
     def finished_by_holder(self, snapshot: ClaimedSnapshot | None) -> Claim:
         """This claim, with the holder's copy as the one that counts."""
         return replace(self, finished=self.holder.segment_id, snapshot=snapshot)
@@ -182,7 +176,7 @@ class _StoredClaim(StoredObject, frozen=True, kw_only=True):
     attempts: Annotated[tuple[_StoredAttempt, ...], Meta(min_length=1, max_length=MAX_ATTEMPTS)]
     finished: SegmentId | None
     snapshot: _StoredSnapshot | None
-    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)] = ()
+    kept: Annotated[tuple[SegmentId, ...], Meta(max_length=MAX_ATTEMPTS)]
 
 
 def _stored_attempt(attempt: Attempt) -> _StoredAttempt:

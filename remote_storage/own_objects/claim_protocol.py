@@ -8,8 +8,7 @@ Each attempt has a segment id of its own, and does in this order:
     is_still_ours    if not: delete what it copied, and stop
     make visible     the manifest
     finish           if that raises ObjectChangedError: delete the copy, manifest first, and stop
-    let_go           of a copy that is wrong, if this one replaces it; then that is deleted, and complete copies of
-                     `claim.earlier`
+    delete           complete copies of `claim.earlier`
 
 `finish` decides. It replaces the claim that was read and no other, so of all attempts one finishes, whatever the others
 believe; only its copy counts. Between `is_still_ours` and `finish` another may take over, and for a moment two copies
@@ -144,25 +143,6 @@ def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
         raise _held(store, key, held, since, STALE_AFTER_MS)
     _replace(store, key, held.keeping(segment_id))
     _log.info("claim keeps %s key=%s", segment_id, key)
-
-
-def let_go(store: ObjectStore, segment: ClaimedSegment, gone: Attempt, *, instead: str) -> None:
-    """Let go of a wrong copy before it is deleted: if that is cut short, what is left of it is a leftover.
-
-    Args:
-        gone: an attempt with its segment id.
-        instead: segment id of the copy that counts in its place.
-
-    Raises:
-        ObjectChangedError: another attempt was faster, and that copy does not count any more.
-        CorruptDataError: what is there is no claim.
-    """
-    found = read_claim(store, segment)
-    if found is None or found.finished != instead:
-        raise ObjectChangedError(f"{segment}: {instead} is not the copy that its claim names", key=_key(segment))
-    if gone.segment_id in found.kept:
-        _replace(store, _key(segment), found.letting_go(gone))
-        _log.info("claim lets go of %s key=%s", gone.segment_id, _key(segment))
 
 
 def is_still_ours(store: ObjectStore, claimed: Claim) -> bool:

@@ -41,6 +41,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 _log = logging.getLogger(__name__)
 
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
+_ANEW = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
 TOOL = f"tiersnap {__version__}"
 
 
@@ -94,11 +95,11 @@ class SnapshotManifest:
     def decode(cls, data: bytes, *, name: str) -> SnapshotManifest:
         """The inverse of `encode`; raises as `stored_json.decode`."""
         what = "a snapshot manifest"
-        found = stored_json.decode(data, _StoredManifest, name=name, what=what, limit=_LARGEST_MANIFEST)
+        found = stored_json.decode(data, _StoredManifest, name=name, what=what, limit=_LARGEST_MANIFEST, hint=_ANEW)
         try:
             partition = TopicIdPartition(found.topic, found.topic_id, found.partition)
         except InvalidKeyError as error:
-            raise stored_json.corrupt(name, what, error) from error
+            raise stored_json.corrupt(name, what, error, _ANEW) from error
         rows = (
             SnapshotRecord(
                 row.offset, row.size, int(row.crc32c, 16), row.entries, row.provenance, row.fold_start_offset

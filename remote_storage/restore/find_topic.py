@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -30,12 +30,12 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     """Return the partitions of the topic in remote storage.
 
     Raises:
-        ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded; or
+        ObjectNotFoundError, UsageError: see `_find_partitions`; or another cluster was named than the one recorded; or
             an offset was given for several partitions.
-        CorruptDataError, NewerFormatError: see `find_partitions`; or the record of the cluster cannot be read, and none
-            was named.
+        CorruptDataError, NewerFormatError: see `_find_partitions`; or the record of the cluster cannot be read, and
+            none was named.
     """
-    listed = find_partitions(store, asked.topic, asked.topic_id, asked.partitions, asked.layout)
+    listed = _find_partitions(store, asked)
     _check_offsets(listed, asked)
     return [FoundPartition(each, _source_cluster(store, each, asked.cluster_id)) for each in listed]
 
@@ -50,29 +50,25 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
             )
 
 
-def find_partitions(
-    store: ObjectStore, topic: str, topic_id: str | None, partitions: Collection[int], layout: str | None
-) -> list[PartitionObjects]:
-    """Partitions of one topic id and one layout, which need not be named if there is one.
-
-    Args:
-        partitions: numbers; empty for all.
+def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
+    """Return partitions of one topic id and one layout, which need not be named if there is one.
 
     Raises:
         ObjectNotFoundError: nothing, or not all that was asked for.
         UsageError: more than one topic id or layout.
         CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
     """
-    local = None if layout is None else layout == "local-tiered-storage"
+    topic, partitions = asked.topic, asked.partitions
+    local = None if asked.layout is None else asked.layout == "local-tiered-storage"
     only = next(iter(partitions)) if len(partitions) == 1 else None
-    listed = list_topic(store, topic, topic_id=topic_id, partition=only, local=local)
+    listed = list_topic(store, topic, topic_id=asked.topic_id, partition=only, local=local)
     listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
     by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
     for each in listed:
         by_id[each.partition.topic_id].append(each)
     missing = set(partitions) - {each.partition.partition for each in listed}
     if not listed or missing:
-        raise _none_found(store, topic, topic_id, min(missing, default=None))
+        raise _none_found(store, topic, asked.topic_id, min(missing, default=None))
     if len(by_id) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {named(map(str, by_id))}",

@@ -194,11 +194,6 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
     check_not_expired(segment, inventory)
     there = job.replaced.union(copy.segment_id for copy in inventory.segments)
-    if job.verified is not None and claimed.finished in there - job.replaced - job.verified:
-        raise ClaimedError(
-            f"{claimed.segment}: another run finished {claimed.finished} since this one verified the partition",
-            hint="run the same command again: it verifies that one",
-        )
     if claimed.finished not in there:
         check_layout(job.location, claimed)
     return claim_protocol.reopen(job.store, claimed, new, is_whole=claimed.finished in there)

@@ -96,7 +96,6 @@ class TierJob:
 
     Attributes:
         replaced: ids of segments that are wrong and that `mend` replaces: no attempt deletes them.
-        verified: ids of the segments that may stand in their place; None if nobody verified the partition.
     """
 
     location: RemoteLocation
@@ -104,7 +103,6 @@ class TierJob:
     tierer: Tierer
     known: KnownManifests | None = None
     replaced: frozenset[str] = frozenset()
-    verified: frozenset[str] | None = None
 
     @property
     def store(self) -> ObjectStore:
@@ -123,8 +121,7 @@ class TierJob:
         """
         if not self.replaced:
             return found
-        right = (each for each in found.segments if self.verified is None or each.segment_id in self.verified)
-        finished = (each for each in right if each.claim is None or each.claim.finished == each.segment_id)
+        finished = (each for each in found.segments if each.claim is None or each.claim.finished == each.segment_id)
         return replace(found, segments=tuple(each for each in finished if each.segment_id not in self.replaced))
 
     def new_attempt(self) -> Attempt:

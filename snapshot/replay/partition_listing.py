@@ -74,7 +74,7 @@ class RemoteLister:
         if not newest:
             return listing
         try:
-            # An earlier version began a log that is continued with nothing, and said that the log began there.
+            # Another replica, whose log had begun there, may have uploaded it.
             doubts = is_continued(partition, copies)
             return replace(listing, start=claimed_start(look, partition, newest, doubts_log_start=doubts))
         except TiersnapError as error:

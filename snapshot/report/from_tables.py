@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import chain
 
 import msgspec
@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.codecs import decoder
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
@@ -26,7 +28,9 @@ from tiersnap.snapshot.report.exactly_once import (
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.facts import FactKind, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.table_format import START_ANEW
 
+_MOST_SHOWN = 200  # characters of what is wrong
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
@@ -43,13 +47,29 @@ FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "replayed", "bounda
 class LastSettings:
     """Settings of a recorded run, as far as reports read them; `left_for` is in ms, None for none."""
 
-    sources: tuple[str, ...] = ()
-    collected: Mapping[str, str] = field(default_factory=dict)
-    remote: str = ""
-    apply: bool = False
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    left_for: int | None = LEFT_FOR_MS
-    forgetful: tuple[ForgetfulReplica, ...] = ()  # as the last runs found them
+    sources: tuple[str, ...]
+    collected: Mapping[str, str]
+    remote: str
+    apply: bool
+    options: Mapping[str, tuple[str, ...]]
+    left_for: int | None
+    forgetful: tuple[ForgetfulReplica, ...]  # as the last runs found them
+
+    @classmethod
+    def decode(cls, text: str, warehouse: str) -> LastSettings:
+        """Return the settings of a row of `runs`.
+
+        Raises:
+            CorruptDataError: they have another form.
+        """
+        try:
+            return decoder(cls).decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = f"the settings of the last run are not what this tiersnap reads: {str(error)[:_MOST_SHOWN]}"
+            raise CorruptDataError(f"{warehouse}/runs: {why}", hint=START_ANEW) from error
+
+
+BEFORE_THE_FIRST = LastSettings((), {}, "", False, {}, LEFT_FOR_MS, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +77,7 @@ class LastRun(RunCounts):
     """The last run that the table `runs` has; all fields have their defaults before the first."""
 
     run_id: str = ""
-    settings: LastSettings = field(default_factory=LastSettings)
+    settings: LastSettings = BEFORE_THE_FIRST
 
     def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
         """Return the run as it is looked at now; no disks are named.

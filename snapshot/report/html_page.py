@@ -136,7 +136,6 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         report=report,
         beside=beside,
         total=report.cluster,
-        diff_steps=beside.diff_steps(),
         cure_steps=steps("tiersnap repair LOGDIR --remote REMOTE --replace --apply", report.run, _of_host(report)),
         forecast=report.forecast,
         snapshots=parts.snapshot_counts(report),
@@ -170,7 +169,6 @@ def runs_html(report: Report, beside: Beside) -> str:
         here="runs.html",
         heads=beside.runs[-MAX_HEADS:],
         columns=columns(beside.runs),
-        diff_steps=beside.diff_steps(),
     )
 
 

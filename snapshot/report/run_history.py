@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import logging
 import re
-import shlex
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,19 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.report.changes import Changes, States, compare_states, states_of, states_of_json
 from tiersnap.snapshot.report.files import read_json
 from tiersnap.snapshot.report.html_parts import moment, percent
 from tiersnap.snapshot.report.model import Report, Sums
-from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
-
-_UNREADABLE = (OSError, ValueError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +65,12 @@ class Beside:
         runs: all heads, this one among them, oldest first.
         before: the run before; None for the first.
         changes: since then, partition by partition; None where what that run said of them is not kept.
-        folder: as it was given, for commands; "" where there is none.
     """
 
     now: RunHead
     runs: tuple[RunHead, ...]
     before: RunHead | None = None
     changes: Changes | None = None
-    folder: str = ""
 
     @classmethod
     def of(cls, report: Report, folder: Path | None = None) -> Beside:
@@ -89,14 +82,7 @@ class Beside:
         older = heads[: heads.index(head)]
         states = read_states(folder, older[-1].run_id) if older else None
         changes = None if states is None else compare_states(states, states_of(report))
-        return cls(head, heads, older[-1] if older else None, changes, str(folder.absolute()))
-
-    def diff_steps(self) -> tuple[Step, ...]:
-        """Return the command that compares this run with the one before."""
-        if self.before is None:
-            return (Step("The next run in this folder will be compared with this one.", "", True),)
-        words = ["tiersnap", "report", "diff", self.before.run_id, self.now.run_id, "--in", self.folder or "FOLDER"]
-        return (Step("", shlex.join(words), bool(self.folder)),)
+        return cls(head, heads, older[-1] if older else None, changes)
 
 
 def run_file(run_id: str) -> str:
@@ -138,36 +124,11 @@ def read_heads(folder: Path) -> tuple[RunHead, ...]:
 
 def read_states(folder: Path, run_id: str) -> States | None:
     """Return where every partition stood in a run; None where that is not kept, or cannot be read."""
+    kept = folder / "runs" / f"{run_file(run_id)}.json.gz"
     try:
-        return _states_of_file(folder / "runs" / f"{run_file(run_id)}.json.gz")
-    except _UNREADABLE:
+        return states_of_json(gzip.decompress(read_regular(kept, follow=True)))
+    except (OSError, ValueError, EOFError, zlib.error):
         return None
-
-
-def states_of_run(folder: Path, run: str) -> States:
-    """Return the same for a person's word: the id of a run in the folder, or the path of a readiness.json.
-
-    Args:
-        run: may be the folder of the readiness.json, too.
-
-    Raises:
-        SourceNotFoundError: there is neither, or what is there is no readiness.json of this version.
-    """
-    kept = folder / "runs" / f"{run_file(run)}.json.gz"
-    path = kept if kept.is_file() else Path(run)
-    try:
-        return _states_of_file(path / "readiness.json" if path.is_dir() else path)
-    except _UNREADABLE as error:
-        known = ", ".join(head.run_id for head in read_heads(folder)[-5:])
-        raise SourceNotFoundError(
-            f"{run}: no run of {folder}, and no readiness.json ({getattr(error, 'strerror', None) or error})",
-            hint=f"its newest runs are {known}" if known else "--in names the folder that a report was written to",
-        ) from error
-
-
-def _states_of_file(path: Path) -> States:
-    data = read_regular(path, follow=True)
-    return states_of_json(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
 # From done to waiting, as bars are drawn.

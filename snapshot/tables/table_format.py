@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
 
-_HINT = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
+START_ANEW = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
 
 
 def refuse_newer(path: str, version: int | None) -> None:
@@ -33,7 +33,7 @@ def refuse_other(path: str, needed: Iterable[str], there: Collection[str]) -> No
     """
     missing = [name for name in needed if name not in there]
     if missing:
-        raise CorruptDataError(f"{path}: no table of this tiersnap: it lacks {', '.join(missing)}", hint=_HINT)
+        raise CorruptDataError(f"{path}: no table of this tiersnap: it lacks {', '.join(missing)}", hint=START_ANEW)
 
 
 def refuse_unversioned(path: str, version: int | None) -> None:
@@ -43,4 +43,4 @@ def refuse_unversioned(path: str, version: int | None) -> None:
         CorruptDataError: it does not.
     """
     if version is None:
-        raise CorruptDataError(f"{path}: no table of this tiersnap: it names no format", hint=_HINT)
+        raise CorruptDataError(f"{path}: no table of this tiersnap: it names no format", hint=START_ANEW)

@@ -128,13 +128,11 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         (("run", "--source", "x", "--remote", "y"), "spark"),
         (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
-        (("report", "runs"), "spark"),
         (("unblock", "--source", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("mend", "--remote", "/tmp/x", "--from", "/tmp/y", "--bootstrap-server", "localhost:1"), "kafka"),
         (("install", "--remote", "s3://bucket/x", "--to", LOGS), "s3"),
         (("restore", "--remote", "s3://bucket/x", "--to", LOGS, "--topic", "t"), "s3"),
-        (("restore", "fetch", "--remote", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0"), "s3"),
     ],
 )
 def test_a_command_that_lacks_an_extra_names_it(
@@ -167,7 +165,7 @@ def test_a_broker_host_can_scan_dump_verify_and_repair(command: Path, beside_a_f
 @pytest.mark.nightly
 def test_the_line_that_is_said_adds_what_is_missing(command: Path, beside_a_foreign_jobs: Path) -> None:
     """The last one here: it changes the environment of the others."""
-    words = ("restore", "fetch", "--remote", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0")
+    words = ("verify", "--remote", "s3://b/x")
     hint = say(command, beside_a_foreign_jobs, *words).stderr.strip().splitlines()[-1].strip()
     done = subprocess.run(hint, shell=True, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -37,9 +37,9 @@ def publish(world: World, hand: Hand) -> ExitCode:
     return _run("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
 
 
-def mend(world: World, hand: Hand, *, managed: bool) -> ExitCode:
-    """`tiersnap mend` with the leader's log; where brokers manage the topic, segments that they do not read go."""
-    words = (*CLUSTER, "--unproven", "--delete-bad") if managed else ("--unmanaged",)
+def mend(world: World, hand: Hand) -> ExitCode:
+    """`tiersnap mend` with the leader's log; segments that brokers do not read go."""
+    words = (*CLUSTER, "--unproven", "--delete-bad")
     return _run("mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *_now(world), "--apply")
 
 

@@ -55,7 +55,7 @@ class Trouble:
         loses: the store loses an object of a copy for good.
         damages: the store damages a snapshot object for good.
         spoils: it damages an object of a copy.
-        mends: somebody runs `mend`.
+        mends: somebody runs `mend`, which asks the cluster.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -141,13 +141,13 @@ class Scenario:
             self._settle()
 
     def _commands(self) -> dict[str, Command]:
-        world, is_managed = self.world, self.kind is not Kind.UNMANAGED
+        world = self.world
         found: dict[str, Command] = {
             "a tier": lambda hand: commands.tier(world, hand, "a"),
             "b tier": lambda hand: commands.tier(world, hand, "b"),
         }
         if self.trouble.mends:
-            found["e mend"] = lambda hand: commands.mend(world, hand, managed=is_managed)
+            found["e mend"] = lambda hand: commands.mend(world, hand)
         if self.kind is Kind.UNMANAGED:
             return found | {
                 "c expire": self._expire,
@@ -223,8 +223,6 @@ class Scenario:
         known = {key: found for key, found in parsed.items() if found is not None and found.kind in kinds}
         if by_flipping:  # what is damaged twice would be right again
             read = {each.id.segment_id for each in self.world.brokers.index().finished()}
-            if self.kind is Kind.UNMANAGED:
-                read = self._needed(self.log_start)
             known = {
                 key: found for key, found in known.items() if found.segment_id in read and store.objects[key].is_right
             }
@@ -246,10 +244,6 @@ class Scenario:
         """Whatever happened, the last commands end with 0, or name what is lost, and nothing is left behind."""
         world = self.world
         if self.kind is Kind.UNMANAGED:
-            if self.trouble.mends:  # else what is damaged, and nobody has looked at, stays
-                self._alone("a tier")
-                self._alone("e mend")
-                self._let_pass()
             self._sweep()
         for _ in range(3):
             codes = [self._alone(name) for name in LAST[self.kind]]

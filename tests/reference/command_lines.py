@@ -37,8 +37,6 @@ def parse(words: Iterable[str]) -> dict[str, object]:
         command: click.Command = cli
         while isinstance(command, click.Group):
             left = [*context._protected_args, *context.args]
-            if not left and command.invoke_without_command:
-                break
             found = command.get_command(context, left[0])
             if found is None:
                 raise click.UsageError(f"no such command: {left[0]}")

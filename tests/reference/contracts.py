@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tests.reference.local_facts import local_facts
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
+from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST
 from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
 
 CONTRACTS = printing_commands()
@@ -33,7 +35,7 @@ _META = f"version=1\nnode.id=1\ncluster.id={CLUSTER}\ndirectory.id=a1b2c3d4e5f6g
 
 
 def command_of(call: str) -> str:
-    """The command whose schema a call must follow: `report runs --all` -> `report runs`."""
+    """The command whose schema a call must follow: `report --by topic` -> `report`."""
     return max((name for name in CONTRACTS if f"{call} ".startswith(f"{name} ")), key=len)
 
 
@@ -61,12 +63,11 @@ def assert_prints_what_its_schema_says(call: str, words: Iterable[object], outpu
 
 def write_state(root: Path, state: str) -> Place:
     """A log directory, what runs stored and said of it, a warehouse with its facts, a file of it, and transactions."""
-    names = ("log", "remote", "target", "warehouse", "against", "transactions", "reports", "elsewhere")
+    names = ("log", "remote", "target", "warehouse", "against", "transactions")
     place = {name: root / name for name in names}
     for folder in place.values():
         folder.mkdir()
     folder = write_small_log(place["log"])
-    _keep_plan(place, "remote")
     tiersnap("tier", place["log"], "--remote", place["remote"], "--apply", "--all")
     (place["target"] / "meta.properties").write_text(_META)
     shutil.copytree(folder, place["against"] / folder.name)
@@ -75,11 +76,10 @@ def write_state(root: Path, state: str) -> Place:
     if state == "empty":
         shutil.rmtree(folder)
         folder = lb.write_partition(place["log"], "orders", 0, {0: []}, high_watermark=0)
-    # Of what is tiered only remote storage counts: with another, the damage is what the second run says.
-    _keep_plan(place, "elsewhere" if state == "damaged" else "remote")
     _write_transactions(place["transactions"], state)
     _write_facts(place["warehouse"], place["log"])
-    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": '{"remote": "x"}'}
+    settings = json.dumps(asdict(replace(BEFORE_THE_FIRST, remote="x")))
+    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": settings}
     write_deltalake(place["warehouse"] / "runs", pa.Table.from_pylist([row], schema=RUNS))
     return {**place, "file": file_of(folder, 0, ".log")}
 
@@ -90,16 +90,6 @@ def flip_a_byte(*paths: Path, at: int = 20) -> None:
         data = bytearray(path.read_bytes())
         data[at] ^= 0xFF
         path.write_bytes(data)
-
-
-def kept_runs(reports: Path) -> list[str]:
-    """Ids of the runs that a report's folder keeps, the oldest first."""
-    return [head["run_id"] for head in json.loads((reports / "runs.json").read_text())["runs"]]
-
-
-def _keep_plan(place: Place, remote: str) -> None:
-    """A run that tiers nothing, and whose report is kept."""
-    tiersnap("tier", place["log"], "--remote", place[remote], "--report", place["reports"])
 
 
 def _write_transactions(log_dir: Path, state: str) -> None:

@@ -1,4 +1,4 @@
-"""`restore`, `install` and `fetch` from a real S3 server, over damage and refusals on the way, and killed between."""
+"""`restore` and `install` from a real S3 server, over damage and refusals on the way, and killed between."""
 
 from __future__ import annotations
 
@@ -170,15 +170,3 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
     proxy.rules.clear()
     done = tiersnap(*command, *place)
     assert (done.exit_code, [row["offset"] for row in done.rows]) == (0, [368])
-
-
-def test_a_segment_is_fetched_from_a_bucket_and_damage_on_the_way_is_found(proxy, tiered, tmp_path):
-    command = ("restore", "fetch", "--remote", tiered, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
-    place = ("--endpoint-url", proxy.url, "--path-style", "--out", tmp_path / "out")
-    for option in ((), ("--index", "offset")):
-        proxy.when(lambda method, path: method == "GET" and (".log" in path or ".indexes" in path), "body")
-        assert tiersnap(*command, *place, *option).exit_code == 5
-        assert not (tmp_path / "out").exists()
-        proxy.rules.clear()
-        assert tiersnap(*command, *place, *option).exit_code == 0
-        (tmp_path / "out").unlink()

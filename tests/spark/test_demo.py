@@ -49,7 +49,6 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
         f"In remote storage 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
         f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",
         "2 partitions MISSING_SNAPSHOT → ALREADY_TIERED",
-        "tiersnap report diff ",
     )
 
 

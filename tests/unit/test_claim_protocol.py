@@ -29,7 +29,6 @@ from tiersnap.remote_storage.own_objects.claim_protocol import (
     claimed_segments,
     finish,
     is_still_ours,
-    let_go,
     may_take_over,
     read_claim,
     read_claim_and_age,
@@ -283,22 +282,6 @@ def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
     with pytest.raises(ObjectChangedError):
         reopen(store, done, attempt("r3"), is_whole=False)
     assert finish(store, again).finished == mine.segment_id
-
-
-def test_a_copy_that_a_claim_lets_go_of_is_a_leftover_of_the_one_in_its_place(store):
-    wrong, right = attempt("r1"), attempt("r2")
-    done = finish(store, claim(store, SEGMENT, wrong))
-    taken = reopen(store, done, right, is_whole=True)
-    with pytest.raises(ObjectChangedError):
-        let_go(store, SEGMENT, wrong, instead=right.segment_id)  # it does not count yet
-    finish(store, taken, ClaimedSnapshot(7, "COMPUTED", ""))
-    assert [each.earlier for each in list_claims(store, PARTITION)] == [()], "nobody deletes it"
-    let_go(store, SEGMENT, wrong, instead=right.segment_id)
-    (left,) = list_claims(store, PARTITION)
-    assert (left.earlier, left.kept, left.holder, left.finished) == ((wrong,), (), right, right.segment_id)
-    assert left.snapshot == ClaimedSnapshot(7, "COMPUTED", "")
-    let_go(store, SEGMENT, wrong, instead=right.segment_id)
-    assert list(list_claims(store, PARTITION)) == [left], "again is fine"
 
 
 def test_who_lost_its_claim_sees_it_and_cannot_finish_or_release(store):

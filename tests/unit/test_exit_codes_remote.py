@@ -24,7 +24,7 @@ HEAD = """
 
 A cluster and a store in memory show how commands over remote storage end (`tests/unit/test_exit_codes_remote.py`).
 The cluster has the topic `orders`: a broker uploaded one segment of it, and `tier` two. Copying is disabled, but for
-*stuck*, *copying on* and *hung copy*. *-b* is with `--bootstrap-server`; only `install` and `restore fetch` lack it.
+*stuck*, *copying on* and *hung copy*. *-b* is with `--bootstrap-server`; only `install` lacks it.
 `restore` writes to an empty log directory, and `install` to one that lacks a snapshot. `mend` takes missing objects
 from a directory that has them all. `expire` gets `--unmanaged`. `doctor --remote` without *-b* probes the store and
 looks at no segment.
@@ -48,11 +48,6 @@ def _with_cluster(command: str, *options: Word, more: Words = lambda _: []) -> d
     }
 
 
-def _fetch(place: Place) -> list[Word]:
-    out = place.world.folder / "fetched"
-    return ["--partition", 0, "--offset", 7, "--out", out, "--replace", "--apply"]
-
-
 COMMANDS: dict[str, Words] = {
     "doctor": _at("doctor"),
     "doctor -b": _at("doctor", *_CLUSTER, more=lambda place: ["--now", utc(place.world.store.time) or ""]),
@@ -64,7 +59,6 @@ COMMANDS: dict[str, Words] = {
     **_with_cluster("maintain remove-orphans"),
     **_with_cluster("expire", *_ORDERS, "--retention", "1d", "--unmanaged"),
     "install": _at("install", more=lambda place: ["--to", place.replica]),
-    "restore fetch": _at("restore fetch", *_ORDERS, more=_fetch),
     **_with_cluster("restore", *_ORDERS, more=lambda place: ["--to", place.target]),
     "install -a": _at("install", "--apply", more=lambda place: ["--to", place.replica]),
 }

@@ -570,7 +570,7 @@ def times_in(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["", "the folder is there"])
-@pytest.mark.parametrize("command", ["expire", "tier", "fetch"])
+@pytest.mark.parametrize("command", ["expire", "tier"])
 def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(archive, layout, tmp_path, command, is_there):
     unfinished = archive.root / ".tiersnap-unfinished"
     if not is_there:
@@ -583,18 +583,6 @@ def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(archive, la
     words = {
         "expire": ("expire", "--remote", archive.root, "--topic", "orders", "--log-start", "10", "--unmanaged"),
         "tier": ("tier", tmp_path / "logs", "--remote", archive.root, "--layout", name),
-        "fetch": (
-            "restore",
-            "fetch",
-            "--remote",
-            archive.root,
-            "--topic",
-            "orders",
-            "--partition",
-            "0",
-            "--offset",
-            "12",
-        ),
     }
     ran = tiersnap(*words[command])
     assert_said(ran, 0)

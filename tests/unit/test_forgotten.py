@@ -201,8 +201,8 @@ def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: 
 def test_a_replica_that_a_run_could_not_ask_about_stays_known() -> None:
     """The one that leads may be asked while another is not: remote storage stopped answering in between."""
     known = ForgetfulReplica(topic="orders", log_dir="/data", partition=0, known=1, living=2, meets="all is well")
-    recorded = json.dumps({"forgetful": [asdict(known)]})
     settings = RunSettings(("/data",), "/remote", "/warehouse")
+    recorded = json.dumps({**settings.as_dict(), "collected": {}, "forgetful": [asdict(known)]})
     for unasked, left in ((0, ()), (1, (known,))):
         totals = RunTotals(settings=recorded, unasked=unasked)
         assert KnownForgetful.of((), totals, settings, ()) == KnownForgetful((known,), left)

@@ -111,10 +111,6 @@ WRITERS = {
     "remote storage": ("tier", "LOGS", "--remote", "LOGS"),
     "a report": ("tier", "LOGS", "--remote", "ELSEWHERE", "--report", "LOGS"),
     "a collection": ("collect", "LOGS", "--to", "LOGS"),
-    "a segment": (
-        *("restore", "fetch", "--remote", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
-        *("--out", "LOGS/segment"),
-    ),
 }
 
 

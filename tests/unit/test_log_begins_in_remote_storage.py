@@ -223,16 +223,14 @@ def test_a_file_that_equals_the_fold_of_the_files_alone_is_not_trusted(tmp_path:
     }
 
 
-def test_copies_of_an_earlier_version_that_began_with_nothing_start_nothing(
-    tmp_path: Path, whole: dict[int, bytes]
-) -> None:
+def test_segments_of_a_replica_that_began_later_start_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
     remote = as_brokers_copied(tmp_path, "aiven")
     partial = folded_from_the_files_alone(tmp_path)
     short = {base: SEGMENTS[base] for base in (20, 30)}
     words = {"high_watermark": 40, "leader_epochs": [(0, 0)], "indexes": True}
     write_partition(tmp_path / "wrong", "orders", 0, short, log_start_offset=20, **words)
     assert tier(tmp_path / "wrong", remote).exit_code == 0
-    assert snapshots_in(remote)[30] == partial[30], "as the earlier version made it"
+    assert snapshots_in(remote)[30] == partial[30], "right by what that replica has"
     ran = tier(shortened(tmp_path), remote)
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(remote)[40] == whole[40]

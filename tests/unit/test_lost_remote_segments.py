@@ -91,6 +91,28 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     assert run(store, source, "run-3", layout).events == []
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [each for each in KINDS if each[1] not in (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS)]
+)
+def test_tier_uploads_a_wrong_segment_again_when_its_log_is_moved_away(
+    store: DirectoryStore, source: Path, name: str, kind: KeyKind
+) -> None:
+    """No listing shows that it is wrong: `verify` names it, and tier leaves it until then."""
+    layout, verify = open_layout(name), ("verify", "--remote", store.root, "--layout", name, "--depth", "full")
+    run(store, source, "run-1", layout)
+    parsed = {info.key: keys.recognise(info.key) for info in store.list()}
+    (wrong,) = (key for key, found in parsed.items() if found and found.kind is kind and found.offset == 10)
+    store.replace(wrong, store.get(wrong)[:-1] + b"?")
+    damaged = tiersnap(*verify)
+    assert (damaged.exit_code, damaged.row(base_offset=10)["verdict"]) == (5, "CORRUPT")
+    assert run(store, source, "run-2", layout).events == []
+    lose(store, 10, KeyKind.LOCAL_LOG if kind.is_local else KeyKind.LOG)
+    assert run(store, source, "run-3", layout).errors == []
+    assert tiersnap(*verify).exit_code == 0
+    found = list_remote_partition(RemoteLocation(store, layout), ORDERS)
+    assert ([copy.start_offset for copy in found.segments], found.leftovers) == ([0, 10, 20], ())
+
+
 def test_tier_uploads_a_segment_again_when_all_of_it_is_gone_and_older_ones_are_there(
     store: DirectoryStore, source: Path
 ) -> None:

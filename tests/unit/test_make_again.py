@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.plugin_compressed import compress_copy
-from tests.reference.poisoned_tier import NOW as NOW_TOO
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_mend import Brokers
 from tests.unit.test_poisoned_tier import LAYOUTS, state
@@ -21,8 +18,6 @@ from tiersnap.remote_storage.cluster.missing_objects import find_missing
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -282,55 +277,6 @@ def test_killed_anywhere_is_finished_by_the_next_run(at, layout, suffixes):
     assert tier.contents() == tier.before
 
 
-@pytest.mark.parametrize(("layout", "suffixes"), LOST)
-def test_mend_without_a_cluster_needs_the_word_that_no_broker_manages_it(at, layout, suffixes):
-    tier = at(layout=layout)
-    for number in (2, 3):
-        tier.lose(number, *suffixes)
-    place = ("mend", "--remote", tier.at.remote, "--layout", layout, *NOW_TOO)
-    refused = tiersnap(*place, "--apply")
-    assert_said(refused, 4, "no cluster was asked whether a broker manages it")
-    assert tiersnap(*place, "--unmanaged", "--delete-bad").exit_code == 2
-    # What no reader sees, and no claim names, may be an upload that was never finished: it is named, and stays.
-    is_seen = suffixes[-1] not in (".rsm-manifest", ".snapshot")
-    expected, code = ("MENDED", 0) if is_seen else ("FAILED", 5)
-    planned = tiersnap(*place, "--unmanaged").rows
-    assert [row["outcome"] for row in planned] == ["PLANNED" if is_seen else "FAILED"] * 2
-    ran = tiersnap(*place, "--unmanaged", "--apply")
-    assert ([row["outcome"] for row in ran.rows], ran.exit_code) == ([expected] * 2, code)
-    assert (tier.contents() == tier.before) is is_seen
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_mend_without_a_cluster_refuses_a_topic_or_a_layout_without_segments(at, layout):
-    place = ("mend", "--remote", at(layout=layout).at.remote, "--unmanaged", *NOW_TOO)
-    (other,) = {*LAYOUTS} - {layout}
-    for words in (("--layout", layout, "--topic", "chur"), ("--layout", other)):
-        assert_said(tiersnap(*place, *words), 2, "no remote segment", "--topic a topic's whole name")
-    assert_said(tiersnap(*place, "--layout", layout, "--topic", "churn"), 0, "0 segments lack an object")
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_mend_without_a_cluster_puts_back_what_a_claim_says_was_finished(layout, tmp_path):
-    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout, remote=tmp_path / "unused")
-    place = ("--remote", tmp_path / "remote", "--layout", layout, *NOW_TOO)
-    for checkpoint in at.logs.glob("*-checkpoint"):
-        shutil.copy(checkpoint, at.logs.with_name("whole"))
-    assert_said(tiersnap("tier", at.logs.with_name("whole"), *place, "--expiration", "none", "--apply"), 0)
-    store = DirectoryStore(tmp_path / "remote")
-    before = {info.key: store.get(info.key) for info in store.list()}
-    parsed = [keys.recognise(key) for key in before]
-    last = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT)
-    lost = [key for key, found in zip(before, parsed, strict=True) if found is not None and found.kind in last][2:4]
-    store.delete(lost)
-    ran = tiersnap("mend", *place, "--expiration", "none", "--unmanaged", "--apply")
-    assert_said(ran, 0, "2 segments lack an object")
-    assert {info.key for info in store.list()} == before.keys()
-    assert tiersnap("verify", *place).exit_code == 0
-    if layout == LOCALLY:
-        assert {key: store.get(key) for key in lost} == {key: before[key] for key in lost}
-
-
 def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     tier = at(layout=LOCALLY)
     record = tier.records[1]
@@ -374,48 +320,3 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
     claim_protocol.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
-
-
-def test_mend_without_a_cluster_takes_leader_epochs_from_a_log_if_no_segment_is_complete(tmp_path):
-    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, remote=tmp_path / "unused")
-    place = ("--remote", tmp_path / "remote", *NOW_TOO)
-    whole = at.logs.with_name("whole")
-    for checkpoint in at.logs.glob("*-checkpoint"):
-        shutil.copy(checkpoint, whole)
-    assert_said(tiersnap("tier", whole, *place, "--expiration", "none", "--apply"), 0)
-    store = DirectoryStore(tmp_path / "remote")
-    lost = [info.key for info in store.list() if info.key.endswith(".rsm-manifest")]
-    store.delete(lost)
-    ran = tiersnap("mend", *place, "--expiration", "none", "--unmanaged", "--log-dir", whole, "--apply")
-    assert_said(ran, 0, f"{len(lost)} segments lack an object")
-    assert {info.key for info in store.list()} >= set(lost)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_mend_without_a_cluster_replaces_a_wrong_segment_of_ours_alone(layout, tmp_path):
-    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7, layout=layout, remote=tmp_path / "unused")
-    place = ("--remote", tmp_path / "remote", "--layout", layout, *NOW_TOO)
-    whole = at.logs.with_name("whole")
-    for checkpoint in at.logs.glob("*-checkpoint"):
-        shutil.copy(checkpoint, whole)
-    assert_said(tiersnap("tier", whole, *place, "--expiration", "none", "--apply"), 0)
-    store = DirectoryStore(tmp_path / "remote")
-    mend = ("mend", *place, "--expiration", "none", "--unmanaged", "--log-dir", whole)
-    assert_said(tiersnap(*mend, "--apply"), 0, "0 segments lack an object")
-    ends = ".timeindex" if layout == LOCALLY else ".indexes"
-    bad, other = [info.key for info in store.list() if info.key.endswith(ends)][2:4]
-    claim = next(info.key for info in store.list("claims/") if Path(other).name[:20] in info.key)
-    for key in (bad, other):
-        (store.root / key).write_bytes(store.get(key)[:-1] + b"?")
-    kept = store.get(claim)
-    store.delete([claim])
-    planned = tiersnap(*mend, "--depth", "full")
-    assert_said(planned, 6, "0 segments lack an object, 2 segments are wrong", "brokers may know it")
-    assert [row["action"] for row in planned.rows] == ["REPLACE", "NONE"]
-    assert store.head(bad) is not None
-    assert [row["outcome"] for row in tiersnap(*mend, "--depth", "full", "--apply").rows] == ["MENDED", "FAILED"]
-    assert store.head(bad) is None and store.head(other) is not None
-    assert_said(tiersnap(*mend, "--depth", "full", "--apply"), 5, "1 segment is wrong")
-    store.put_if_absent(claim, kept)
-    assert_said(tiersnap(*mend, "--depth", "full", "--apply"), 0, "1 segment is wrong")
-    assert tiersnap("verify", *place, "--depth", "full").exit_code == 0

@@ -13,7 +13,12 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Runner
 from tests.reference.fold import Entry, State
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
+from tiersnap.remote_storage.inventory.partition_objects import list_topic
+from tiersnap.remote_storage.inventory.remote_segment import read_indexes
+from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.restore.published import read_copies
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
@@ -62,10 +67,10 @@ def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: P
     assert_said(ran, 0)
     (row,) = ran.rows
     assert row["tiered"] == 1
-    target = churn.logs.parent / "fetched"
-    at = ("--topic", "churn", "--partition", "0", "--offset", "918", "--index", "producer-snapshot")
-    assert tiersnap("restore", "fetch", "--remote", churn.remote, *at, "--out", target, "--apply").exit_code == 0
-    assert state(target.read_bytes()) == state(churn.expected[919])
+    store = DirectoryStore(churn.remote)
+    (listed,) = list_topic(store, "churn")
+    (copy,) = (each for each in read_copies(store, listed).segments if each.end_offset == 919)
+    assert state(read_indexes(store, copy)[IndexType.PRODUCER_SNAPSHOT] or b"") == state(churn.expected[919])
     again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--replace", "--apply")
     assert_said(again, 0)
     assert "lost" not in again.err

@@ -124,7 +124,7 @@ class Brokers:
         self,
         *,
         log: bool = False,
-        depth: CheckDepth = CheckDepth.SNAPSHOTS,
+        depth: CheckDepth | None = CheckDepth.SNAPSHOTS,
         delete_bad: bool = False,
         apply: bool = True,
         store: ObjectStore | None = None,
@@ -360,6 +360,67 @@ def test_a_segment_that_is_not_in_from_is_not_replaced_if_the_store_does_not_ans
     objects = {info.key for info in right.store.list()}
     right.mend(store=NoList(right.store, number), source=MemoryStore(), depth=CheckDepth.METADATA)
     assert {info.key for info in right.store.list() if "/claims/" not in info.key} <= {*objects, lost}
+
+
+def lose_and_back_up(at: Brokers, folder: Path, *numbers: int, spoilt: Sequence[int] = ()) -> DirectoryStore:
+    """Lose all objects of segments; return a backup that has them, the log of some with another last byte."""
+    backup = DirectoryStore(folder / "backup")
+    for number in numbers:
+        for key in at.layout.object_keys(at.records[number]):
+            if at.store.head(key) is not None:
+                data = at.store.get(key)
+                is_spoilt = number in spoilt and key.endswith(".log")
+                backup.put_if_absent(key, flipped(data) if is_spoilt else data)
+                at.store.delete([key])
+    return backup
+
+
+def log_of(at: Brokers, number: int) -> Path:
+    """The local log file of a segment."""
+    return at.whole / "churn-0" / f"{at.records[number].start_offset:020d}.log"
+
+
+def test_a_right_local_log_is_used_before_a_backup(right, tmp_path):
+    """The backup was used first, and its bytes went to brokers."""
+    backup = lose_and_back_up(right, tmp_path, 2, 3, spoilt=(3,))
+    for apply, outcome in ((False, "PLANNED"), (True, "MENDED")):
+        done = right.mend(source=backup, log=True, depth=None, apply=apply)
+        assert told(done) == [("REBUILD", outcome)] * 2
+    for number in (2, 3):
+        assert right.store.get(right.layout.log_key(right.records[number])) == log_of(right, number).read_bytes()
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+
+
+@pytest.mark.parametrize(
+    ("how", "action"), [(Path.unlink, "REBUILD"), (lambda path: path.write_bytes(flipped(path.read_bytes())), "COPY")]
+)
+def test_a_backup_has_what_no_right_local_log_holds(right, tmp_path, how, action):
+    """A segment is lost or damaged on the disk, too; behind damage the log tells no state."""
+    backup = lose_and_back_up(right, tmp_path, 3, 5)
+    how(log_of(right, 3))
+    for apply, outcome in ((False, "PLANNED"), (True, "MENDED")):
+        done = right.mend(source=backup, log=True, depth=None, apply=apply)
+        assert told(done) == [("COPY", outcome), (action, outcome)]
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+
+
+def test_a_log_that_begins_behind_the_log_start_loses_no_producers(right, tmp_path):
+    """Its first segment is lost everywhere; the log alone seemed to begin with nobody."""
+    lose_and_back_up(right, tmp_path, 0, 3)
+    log_of(right, 0).unlink()
+    assert [action for action, _ in told(right.mend(log=True, depth=None))] == ["REBUILD", "NONE"]
+    (made,) = (each for each in right.complete() if each.metadata.id == right.records[3].id)
+    snapshot = read_indexes(right.store, made)[IndexType.PRODUCER_SNAPSHOT] or b""
+    assert state(snapshot) == state(right.at.expected[made.end_offset])
+
+
+def test_a_segment_without_a_right_source_names_what_is_wrong_with_each(right, tmp_path):
+    lose_and_back_up(right, tmp_path, 3)
+    log_of(right, 3).write_bytes(flipped(log_of(right, 3).read_bytes()))
+    done = right.mend(source=MemoryStore(), log=True, depth=None)
+    ((action, why),) = told(done)
+    assert action == "NONE"
+    assert "memory" in why and "no object of it; log: BAD_CRC" in why
 
 
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tiersnap.snapshot.tables.schemas import PARTITIONS
+from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
 
 pytestmark = pytest.mark.unit
 
@@ -19,6 +19,7 @@ EXAMPLES = {
     name: textwrap.dedent(code)
     for name, code in re.findall(r"^\*\*(\w+)\*\*(?:(?!```).)*```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
 }
+RUNS_EXAMPLE = re.findall(r"^## The runs\n.*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)[0]
 SAYS = "producer 7 is not in the file"
 
 
@@ -58,6 +59,22 @@ def test_an_example_counts_the_newest_rows_alone(reader: str, warehouse: Path) -
     exec(compile(EXAMPLES[reader], f"docs/warehouse.md, {reader}", "exec"), names)
     suspect = names["suspect"]
     assert [tuple(each) for each in suspect] == [("orders", 0, 5, SAYS)]
+
+
+def test_the_sql_of_the_page_lists_the_runs_the_newest_first(warehouse: Path) -> None:
+    pytest.importorskip("duckdb")
+    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap 0.1.0", "settings": '{"remote": "s3://b/x"}'}
+    for changed in (
+        {"run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_tiered": 2048},
+        {"run": 2, "run_id": "second", "started_at": 9000, "finished_at": 9100, "errors": 1},
+    ):
+        write_deltalake(warehouse / "runs", pa.Table.from_pylist([row | changed], schema=RUNS), mode="append")
+    names: dict[str, list[tuple[object, ...]]] = {}
+    exec(compile(RUNS_EXAMPLE, "docs/warehouse.md, runs", "exec"), names)
+    assert [(run_id, str(started), *rest) for run_id, started, *rest in names["history"]] == [
+        ("second", "1970-01-01 00:00:09", 0.1, 0, 0, 0, 1, row["settings"]),
+        ("first", "1970-01-01 00:00:01", 2.5, 0, 0, 2048, 0, row["settings"]),
+    ]
 
 
 def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no_longer_has(warehouse: Path) -> None:

@@ -22,7 +22,6 @@ from tests.reference.contracts import (
     Place,
     assert_prints_what_its_schema_says,
     command_of,
-    kept_runs,
     write_state,
 )
 from tests.reference.schemas import FOLDER, assert_follows_schema
@@ -52,7 +51,6 @@ CALLS: Calls = {
     "install": lambda at: ["--remote", at["remote"], "--to", at["log"]],
     "restore": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "restore --segments": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
-    "restore fetch": lambda at: ["--remote", at["remote"], *ORDERS, "--offset", "3"],
     "expire": lambda at: [
         *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
     ],
@@ -65,9 +63,6 @@ CALLS: Calls = {
     "report": lambda at: ["--warehouse", at["warehouse"]],
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],
-    "report diff": lambda at: [*kept_runs(at["reports"]), "--in", at["reports"]],
-    "report runs": lambda at: ["--warehouse", at["warehouse"]],
-    "report run": lambda at: ["last", "--warehouse", at["warehouse"]],
     "config": lambda _: [],
 }
 # The grids of commands that need a JVM or a cluster.

@@ -46,14 +46,14 @@ def examples_of(command: click.Command) -> list[str]:
 
 EXAMPLES = [(words, example) for words, command in FOUND.items() for example in examples_of(command)]
 # Executed by tests/spark, tests/broker and `make demo`; here they are parsed.
-ELSEWHERE = {"run", "audit", "decode", "maintain tables", "report run", "report runs", "demo"}
+ELSEWHERE = {"run", "audit", "decode", "maintain tables", "demo"}
 LOGS = DATA / "kafka-3.9.1" / "logs"
 WANTED = ("orders-*", "payments-*", "__transaction_state-*", "*checkpoint", "meta.properties")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A host's disks, remote storage with its segments, a warehouse, and two reports."""
+    """A host's disks, remote storage with its segments, and a warehouse."""
     root = tmp_path_factory.mktemp("world")
     for pattern in WANTED:
         for each in LOGS.glob(pattern):
@@ -67,8 +67,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _store_a_snapshot(root)
     facts = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(root / "data", run=1, now=clock()))
     write_deltalake(root / "warehouse" / "partitions", facts, mode="append")
-    for day in ("yesterday", "today"):
-        tiersnap("scan", root / "data", "--report", root / day)
     (root / "tiersnap.yaml").write_text("expiration: 8d\n", encoding="utf-8")
     return root
 

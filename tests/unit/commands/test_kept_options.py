@@ -143,18 +143,13 @@ def test_report_names_absolute_paths_when_it_was_given_relative_ones(
     Path("remote").mkdir()
     for _ in range(2):
         tiersnap(command, *words, "--report", "page")
-    said = commands(tmp_path / "page") | set(re.findall(r"tiersnap report diff [^<]*", _text(tmp_path / "page")))
+    said = commands(tmp_path / "page")
     assert len(said) > 2
     assert any(f"--remote {tmp_path}/remote" in each for each in said)
     for each in said:
         paths = [word for word in shlex.split(each) if Path(word).name in {"logs", "remote", "ids.txt", "page"}]
         assert paths
         assert all(path.startswith(f"{tmp_path}/") for path in paths), each
-
-
-def _text(folder: Path) -> str:
-    """Of index.html, without its elements."""
-    return re.sub(r"</?span>", "", (folder / "index.html").read_text())
 
 
 def test_a_path_is_kept_with_its_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The log on stderr: for people and for programs, without secrets; and what `runs` reads of a warehouse."""
+"""The log on stderr: for people and for programs, without secrets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
-from tests.reference.command import assert_said, tiersnap
+from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.streams import LogFormat, configure
-from tiersnap.snapshot.tables.schemas import RUNS
 
 pytestmark = pytest.mark.unit
 
@@ -86,44 +83,6 @@ def test_every_logger_is_named_after_its_module() -> None:
                     assert [ast.unparse(each) for each in node.args] == ["__name__"], path
                     found += 1
     assert found >= 10
-
-
-def write_runs(warehouse: Path) -> None:
-    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap 0.1.0", "settings": '{"remote": "s3://b/x"}'}
-    rows = [
-        {**row, "run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_tiered": 2048},
-        {**row, "run": 2, "run_id": "second", "started_at": 9000, "finished_at": 9100, "errors": 1},
-    ]
-    write_deltalake(warehouse / "runs", pa.Table.from_pylist(rows, schema=RUNS), mode="append")
-
-
-def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path: Path) -> None:
-    write_runs(tmp_path)
-    ran = tiersnap("report", "runs", "--warehouse", tmp_path)
-    assert [(row["run_id"], row["bytes_tiered"], row["errors"]) for row in ran.rows] == [
-        ("second", 0, 1),
-        ("first", 2048, 0),
-    ]
-    shown = json.loads(tiersnap("report", "run", "first", "--warehouse", tmp_path).out)["result"]
-    assert (shown["settings"], shown["bytes_tiered"]) == ({"remote": "s3://b/x"}, 2048)
-    assert json.loads(tiersnap("report", "run", "last", "--warehouse", tmp_path).out)["result"]["run_id"] == "second"
-    for_people = tiersnap("report", "runs", "--warehouse", tmp_path, output="table").out
-    assert "2.0 KiB" in for_people
-    assert "2.5 s" in for_people
-    assert "s3://b/x" in tiersnap("report", "run", "first", "--warehouse", tmp_path, output="table").out
-
-
-def test_a_warehouse_without_runs_and_a_run_that_never_was_are_usage_errors(tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "runs", pa.Table.from_pylist([], schema=RUNS))
-    assert_said(
-        tiersnap("report", "runs", "--warehouse", tmp_path),
-        2,
-        "no run is recorded here; the next one records those that were killed",
-    )
-    write_runs(tmp_path)
-    assert_said(
-        tiersnap("report", "run", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap report runs"
-    )
 
 
 def test_debug_tells_each_file_that_is_read_and_each_object_that_is_written_and_not_each_batch(tmp_path: Path) -> None:

@@ -110,10 +110,8 @@ def test_a_number_that_yaml_reads_is_no_duration_without_a_unit(number: str, tmp
     "command",
     [
         ("tier", "tests/data/ledger-2.7.2/logs"),
-        ("restore", "fetch", "--topic", "ledger", "--partition", "0", "--offset", "1"),
         ("restore", "--topic", "ledger", "--to", "restored"),
         ("report",),
-        ("report", "runs"),
     ],
     ids=lambda command: command[0],
 )

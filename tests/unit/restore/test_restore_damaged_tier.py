@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.reference.command import assert_said, tiersnap
+from tests.reference.command import assert_said
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.restoring import (
     CLUSTER,
@@ -160,7 +160,7 @@ def test_an_encrypted_segment_is_named_as_such_and_the_others_are_restored_when_
 
 
 @pytest.mark.parametrize("chunk_size", [1000, 4096, 1 << 20])
-def test_segments_that_the_plugin_compressed_are_restored_and_fetched(store, disk, tmp_path, chunk_size):
+def test_segments_that_the_plugin_compressed_are_restored(store, disk, chunk_size):
     for base in (0, 695):
         compress_copy(only_manifest(store, base), chunk_size)
     done = restore(store, disk, "--apply")
@@ -169,9 +169,6 @@ def test_segments_that_the_plugin_compressed_are_restored_and_fetched(store, dis
         name = f"{base:020d}.log"
         assert (disk / f"{TOPIC}-0" / name).read_bytes() == (ORIGINAL / name).read_bytes()
     assert restore(store, disk, "--apply").rows[0]["action"] == "COMPARE"
-    words = ("--topic", TOPIC, "--partition", "0", "--offset", "3", "--out", tmp_path / "out", "--apply")
-    assert tiersnap("restore", "fetch", "--remote", store.root, *words).exit_code == 0
-    assert (tmp_path / "out").read_bytes() == (ORIGINAL / f"{0:020d}.log").read_bytes()
 
 
 def test_a_damaged_chunk_is_corrupt_data_and_so_is_a_short_object(store, disk):
