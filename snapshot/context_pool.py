@@ -16,4 +16,5 @@ class ContextPool(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """See ThreadPoolExecutor.submit; `map` submits through it."""
-        return super().submit(copy_context().run, fn, *args, **kwargs)
+        context = copy_context()
+        return super().submit(lambda: context.run(fn, *args, **kwargs))
