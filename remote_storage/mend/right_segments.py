@@ -241,8 +241,8 @@ class RightSegments:
         local, rules = self._local, self.rules
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
         own = local.partition
-        if own.log_start_checkpoint is None and own.log_start_is_known:
-            own = replace(own, log_start_checkpoint=self.log_start)  # else it seems to begin at its first file
+        if own.log_start_checkpoint is None and self.log_start < own.first_base_offset:
+            own = replace(own, log_start_checkpoint=self.log_start)  # else it may seem to begin at its first file
         partition = replace(own, snapshots=wanted | own.snapshots)
         read = snapshot_reader(local.filesystem, own)
         look = Observe(self.location, unbelieved=frozenset(self.wrong))
