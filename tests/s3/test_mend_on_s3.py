@@ -41,5 +41,6 @@ def test_mend_aborts_unfinished_uploads_of_what_it_puts_back(s3_store: S3Store, 
     source.delete([made_again])
     for key in (made_again, put_back, other):
         store.client.create_multipart_upload(Bucket=store.bucket, Key=store.prefix + key)
-    assert told(brokers.mend(log=True, source=source)) == [("REBUILD", "MENDED"), ("COPY", "MENDED")]
+    assert ("COPY", "MENDED") in told(brokers.mend(source=source))
+    assert told(brokers.mend(log=True)) == [("REBUILD", "MENDED")]
     assert [upload.key for upload in store.unfinished_uploads()] == [other]
