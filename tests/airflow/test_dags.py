@@ -129,7 +129,6 @@ def await_(what: Callable[[], object], started: Started) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.nightly
 def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(bare_airflow: Airflow) -> None:
     file = bare_airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] + "/tiersnap_dags.py"
     found = json.loads(bare_airflow.python(_PARSE.replace("FILE", repr(file))))
@@ -141,6 +140,7 @@ def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(
     assert found["jar"] == f"io.delta:{name}:{revision}"
 
 
+@pytest.mark.nightly
 def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_report_and_event(
     airflow: Airflow, fleet: Fleet
 ) -> None:
