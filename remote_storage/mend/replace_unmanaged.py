@@ -61,7 +61,7 @@ class ReplaceUnmanaged:
                 found = self.logs.verify(partition, depth)
                 remnants = self.remnants.get(partition, ())
                 if self.apply:
-                    self._delete_remnants(partition, remnants)
+                    self._delete_remnants(partition, [each for each in remnants if each.right_id in found.sound])
                 apart = known.union(each.left.segment_id for each in remnants)
                 wrong = {key: why for key, why in found.wrong.items() if key not in apart}
                 yield from self._of_partition(partition, wrong, found.sound)

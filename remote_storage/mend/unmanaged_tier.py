@@ -42,7 +42,7 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 @dataclass(frozen=True, slots=True)
 class Remnant:
-    """The rest of a segment that a claim keeps and that lost its log, and the complete one in its place.
+    """The rest of a segment that a claim keeps and that no reader finds, and the complete one in its place.
 
     A claim keeps what a broker may know. Where no broker does, nobody wants what cannot be made complete again.
     """
@@ -163,7 +163,8 @@ def _counts(left: IncompleteSegment) -> bool:
 def _remnants(store: ObjectStore, found: RemoteInventory) -> Iterator[Remnant]:
     whole = {each.segment_id for each in found.segments}
     for left in found.leftovers:
-        if left.claim is None and left.objects is not None and left.objects.log is None:
+        lacks_log = left.objects is not None and left.objects.log is None
+        if left.claim is None and (lacks_log or not left.is_visible):
             claim = claim_naming(store, found.claimed, left.start_offset, left.segment_id)
             if claim is not None and left.segment_id in claim.kept and claim.finished in whole:
                 yield Remnant(left, claim.segment, claim.finished)

@@ -23,6 +23,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.replace_unmanaged import ReplaceUnmanaged
@@ -225,20 +226,47 @@ def test_the_failure_of_a_partition_is_said_once(place):
     assert len(failures) == 1 and "expire.json" in failures[0].message
 
 
-def test_what_is_left_of_a_segment_that_was_replaced_goes_with_mend(place: Place) -> None:
-    """A claim keeps it, as a broker might know it; without its log nobody can make it complete again."""
+def leave_rest(place: Place, is_log: bool) -> None:
+    """Leave only the log of the wrong segment, or all but that, when `tier` has replaced it.
+
+    A claim keeps the rest, as a broker might know it.
+    """
     kept = claim_protocol.reopen(
         place.store, place.claim(), Attempt(new_segment_id(), "killed", None, GONE), is_whole=True
     )
     assert kept.kept == (place.wrong.segment_id,)
     claim_protocol.release(place.store, kept)
-    place.store.delete([key for key in place.wrong.keys if key.endswith(".log")])
+    place.store.delete([key for key in place.wrong.keys if key.endswith(".log") is not is_log])
+    place.store.time += DAY  # or it looks like a copy under way
     tierer = Tierer("run", NOW, wait=0)
     rows = rows_of(tier_partition(place.location, PARTITION, planned(place.logs / "orders-0"), tierer))
     assert [row["error"] for row in rows] == [None] * len(rows)
-    assert any(place.wrong.segment_id in key for key in place.objects()), "tier leaves what the claim keeps"
+    assert has_rest(place), "tier leaves what the claim keeps"
+
+
+def has_rest(place: Place) -> bool:
+    return any(place.wrong.segment_id in key for key in place.objects())
+
+
+@pytest.mark.parametrize("is_log", [False, True], ids=["all but its log", "its log"])
+def test_what_is_left_of_a_segment_that_was_replaced_goes_with_mend(place: Place, is_log: bool) -> None:
+    leave_rest(place, is_log)
     done, failures = place.mend()
     assert (done, failures) == ([], [])
-    assert not any(place.wrong.segment_id in key for key in place.objects())
+    assert not has_rest(place)
     assert place.claim().kept == ()
+    assert place.sound() == {0, 5, 10}
+
+
+@pytest.mark.parametrize("is_log", [False, True], ids=["all but its log", "its log"])
+def test_what_is_left_of_a_replaced_segment_stays_until_the_other_is_sound(place: Place, is_log: bool) -> None:
+    leave_rest(place, is_log)
+    place.wrong, rest = place.segments()[1], place.wrong
+    place.damage()
+    done, failures = place.mend()
+    assert ([each.outcome for each in done], failures) == ([MendOutcome.MENDED], [])
+    place.wrong = rest
+    assert has_rest(place)
+    assert place.mend() == ([], [])
+    assert not has_rest(place)
     assert place.sound() == {0, 5, 10}
