@@ -215,7 +215,8 @@ def _unmanaged(
     lacking = list(tier.lacking())
     if tier.partitions and apply:
         check_conditions(target)
-    done = list(MakeAgain(of, tier.check_known, allow_plaintext, apply).each(lacking))
+    # No broker manages the segments, so none deletes them meanwhile.
+    done = list(MakeAgain(of, lambda _: None, allow_plaintext, apply).each(lacking))
     replaced = ReplaceUnmanaged(of, Tierer(new_run_id(), of.rules.now), allow_plaintext, apply, tier.remnants)
     wrong = [] if any(isinstance(each, TransientError) for each in tier.failures) else tier.partitions
     bad = list(replaced.each(wrong, depth, lacking))

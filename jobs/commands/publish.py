@@ -170,9 +170,9 @@ def publish(
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
-    before a segment are not in remote storage, if its leader epochs are not in the lineage, or expire's record damaged.
-    If copies that brokers know have lost objects, a complete copy takes their place, unless none of theirs is complete.
-    Offsets that stay unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
+    before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
+    know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
+    unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
 
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
     be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right

@@ -1,7 +1,7 @@
 """Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
 
 A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
-the next run then deletes this one. Nor does one count whose deletion `tiersnap expire` has recorded.
+the next run then deletes this one.
 """
 
 from __future__ import annotations
@@ -65,9 +65,6 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
     neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
     (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
-
-    Raises:
-        CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     inventory = list_remote_partition(location, partition)
     gone = {left.segment_id for left in inventory.superseded}

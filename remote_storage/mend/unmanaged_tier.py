@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
-from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
+from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import metadata_of
@@ -30,9 +30,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
-from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
-from tiersnap.remote_storage.retire.known_to_cluster import Manager, manager_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import GateError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -99,26 +97,17 @@ class UnmanagedTier:
             lineage = local.partition.leader_epochs or ()
         return [self._lacking(each, objects, lineage) for each, objects in left if objects is not None]
 
-    def check_known(self, record: RemoteLogSegmentMetadata) -> None:
-        """See that `tiersnap expire` has not begun to delete a segment.
-
-        Raises:
-            DeletedByClusterError: it has.
-        """
-        going = read_record(self.logs.store, record.id.topic_id_partition).deleting
-        if record.id.segment_id in {each.segment_id for each in going}:
-            raise DeletedByClusterError(f"{record.id}: tiersnap expire deletes it")
-
     def _refuse_managed(self, partition: TopicIdPartition) -> None:
         store = self.logs.store
-        unblocking = SavedConfigsStore(store).has_saved(partition.topic, partition.topic_id or "")
-        cluster_id = read_cluster_id(store, partition)
-        managed = manager_of(None, cluster_id, (), unblocking=unblocking, unmanaged=self.unmanaged)
-        if managed.manager is not Manager.NOBODY:
-            hint = (
-                "--bootstrap-server, of the cluster that wrote the segments; or --unmanaged, if there is none any more"
-            )
-            raise UnknownToClusterError(f"{partition}: not mended: {managed.reason}", hint=hint)
+        read_cluster_id(store, partition)  # if it is damaged, nothing tells whose segments these are
+        if SavedConfigsStore(store).has_saved(partition.topic, partition.topic_id or ""):
+            why = "tiersnap unblock has begun with its topic, which a broker has: end it first"
+        elif not self.unmanaged:
+            why = "no cluster was asked whether a broker manages it: --bootstrap-server, or --unmanaged where none is"
+        else:
+            return
+        hint = "--bootstrap-server, of the cluster that wrote the segments; or --unmanaged, if there is none any more"
+        raise UnknownToClusterError(f"{partition}: not mended: {why}", hint=hint)
 
     def _lacking(self, left: IncompleteSegment, objects: SegmentObjects, lineage: LeaderEpochs) -> Mending:
         named = metadata_of(objects.partition, left.segment_id, left.start_offset, left.start_offset + 1)

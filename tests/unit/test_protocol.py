@@ -22,8 +22,7 @@ FOUND = {
     "the claim of an attempt is lost that leaves an upload": (Kind.UNMANAGED, EVERYTHING, 1000),
     "a lost segment is lost again while it is uploaded again": (Kind.PUBLISHED, "lying puts", 190504648),
     "a lost segment has a record that its copy is begun": (Kind.PUBLISHED, EVERYTHING, 173635600),
-    "a late put arrives when its segment was uploaded again": (Kind.UNMANAGED, "late puts", 108),
-    "the oldest segments are lost, and expire gives them up": (Kind.UNMANAGED, "lost objects", 5247),
+    "a late put arrives when its segment was uploaded again": (Kind.UNMANAGED, "late puts", 58),
     "a copy leaves an upload and is replaced by a longer one": (Kind.PUBLISHED, "left uploads", 533167338),
     "tier deletes what mend put back": (Kind.PUBLISHED, "mended losses", 13),
     "mend uploads a segment of a topic that is being deleted": (Kind.STUCK, "mended trouble", 89),
@@ -33,10 +32,10 @@ FOUND = {
     "mend leaves an upload of what it puts back": (Kind.STUCK, "mended losses", 30267),
     "mend leaves an upload of an object that is lost twice": (Kind.STUCK, "mended losses", 50027),
     "what mend uploaded is lost before brokers know it": (Kind.STUCK, "mended trouble", 71093),
-    "an object of a wrong segment cannot be deleted": (Kind.UNMANAGED, "mended damage", 12015),
-    "expire meets a segment whose manifest is damaged": (Kind.UNMANAGED, "mended damage", 9033),
-    "a segment that mend has replaced loses its log": (Kind.UNMANAGED, "mended trouble", 120007),
-    "a segment that mend has replaced loses all but its indexes": (Kind.UNMANAGED, "mended trouble", 120082),
+    "mend is killed while it deletes a wrong segment": (Kind.UNMANAGED, "mended damage", 12423),
+    "a segment that mend has replaced loses its log": (Kind.UNMANAGED, "mended trouble", 120400),
+    "a segment that mend has replaced loses all but its indexes": (Kind.UNMANAGED, "mended trouble", 120027),
+    "a segment that mend has replaced loses all but its log": (Kind.UNMANAGED, "mended trouble", 120082),
 }
 """What random seeds have found, and what few of them meet."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
-from tests.reference.left_over import DAY, tier_ours
+from tests.reference.left_over import CLUSTER, DAY, tier_ours
 from tests.reference.planned import PARTITION, planned
 from tests.reference.tiered import rows_of
 from tiersnap.remote_storage.check.local_log import local_logs
@@ -33,6 +33,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim
 from tiersnap.remote_storage.own_objects.process import this_process
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -86,7 +87,7 @@ class Place:
         )
         tier = UnmanagedTier(logs, lambda _: True, unmanaged=True)
         lacking = list(tier.lacking())
-        done = list(MakeAgain(logs, tier.check_known, allow_plaintext=False, apply=True).each(lacking))
+        done = list(MakeAgain(logs, lambda _: None, allow_plaintext=False, apply=True).each(lacking))
         tierer = Tierer("mend", NOW, process=GONE, timeout=None)
         job = ReplaceUnmanaged(logs, tierer, allow_plaintext=False, apply=True, remnants=tier.remnants)
         done += job.each(tier.partitions, CheckDepth.FULL, lacking)
@@ -99,7 +100,7 @@ class Place:
         return {each.base_offset for each in found if each.verdict.is_sound}
 
     def sweep(self) -> None:
-        """What `tier` and `expire` do first, days later."""
+        """What `tier` does first, days later."""
         self.store.time += 2 * DAY
         sweep_partition(self.store, list_remote_partition(self.location, PARTITION))
 
@@ -219,11 +220,20 @@ def test_two_runs_at_once_make_one_segment(place):
 
 
 def test_the_failure_of_a_partition_is_said_once(place):
-    """Nobody can tell what `expire` deletes of it."""
-    place.store.put_if_absent(keys.expire(PARTITION), b"{")
+    """Nothing tells whose segments these are."""
+    place.store.replace(keys.cluster(PARTITION), b"{")
     done, failures = place.mend()
     assert done == []
-    assert len(failures) == 1 and "expire.json" in failures[0].message
+    assert len(failures) == 1 and "cluster.json" in failures[0].message
+
+
+def test_mend_without_a_cluster_leaves_a_topic_that_unblock_has_begun(place):
+    begun = SavedConfigs(CLUSTER, PARTITION.topic, PARTITION.topic_id, (0,), {"remote.log.copy.disable": None})
+    SavedConfigsStore(place.store).put(begun)
+    before = place.objects()
+    done, failures = place.mend()
+    assert (done, place.objects()) == ([], before)
+    assert len(failures) == 1 and "unblock has begun" in failures[0].message
 
 
 def leave_rest(place: Place, is_log: bool) -> None:

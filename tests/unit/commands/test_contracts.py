@@ -53,9 +53,6 @@ CALLS: Calls = {
     "restore": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "restore --segments": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "restore fetch": lambda at: ["--remote", at["remote"], *ORDERS, "--offset", "3"],
-    "expire": lambda at: [
-        *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
-    ],
     "transactions list": lambda at: [at["transactions"], *ONE_PARTITION],
     "transactions describe": lambda at: [at["transactions"], *ONE_PARTITION, "--transactional-id", TRANSACTIONAL_ID],
     "transactions find-hanging": lambda at: [at["log"], "--all"],
