@@ -189,7 +189,7 @@ def publish(
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
-    if not finished.segments and not finished.damaged:
+    if not finished:
         layout = location.layout.name
         raise SourceNotFoundError(
             f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
@@ -201,7 +201,7 @@ def publish(
     output.rows(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],
-        summary=PublishSummary(len(finished.segments), done.records, *told),
+        summary=PublishSummary(len(finished), done.records, *told),
         errors=[*(error for plan in done.plans for error in plan.errors), *done.doubts],
     )
     tell_place(output, done.proof)

@@ -270,7 +270,7 @@ def records_of(remote: Path) -> list[SegmentRecord | SegmentUpdate]:
     """The records of every finished segment of the topic `killed`, in the order in which they are written."""
     segments = finished_segments(
         RemoteLocation(DirectoryStore(remote), LocalTieredStorageLayout()), lambda topic: topic == "killed"
-    ).segments
+    )
     started = SegmentState.COPY_SEGMENT_STARTED
     return [
         record

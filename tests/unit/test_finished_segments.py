@@ -52,7 +52,7 @@ def folder(tmp_path) -> Path:
 
 
 def published(store, layout, wanted="orders"):
-    return finished_segments(RemoteLocation(store, layout), lambda topic: topic == wanted).segments
+    return finished_segments(RemoteLocation(store, layout), lambda topic: topic == wanted)
 
 
 def date_objects(store: DirectoryStore, stem: str) -> None:

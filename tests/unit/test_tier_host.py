@@ -142,7 +142,7 @@ def test_what_is_tiered_in_one_layout_is_refused_in_the_other_and_stays_as_it_is
 
     assert {key: each for key, each in files(remote).items() if "/snapshots/" not in f"/{key}"} == before
     store = DirectoryStore(remote)
-    told = finished_segments(RemoteLocation(store, open_layout(right)), lambda _: True).segments
+    told = finished_segments(RemoteLocation(store, open_layout(right)), lambda _: True)
     manifests = len([key for key in before if key.startswith("claims/")])
     assert len(told) == manifests > 0
     assert tier(*words, right).exit_code == 0
@@ -234,7 +234,7 @@ def kept(remote: Path) -> dict[str, int]:
 
 def publishable(store: ObjectStore) -> list[int]:
     """Base offsets of what `publish` would tell the brokers of."""
-    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True).segments]
+    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True)]
 
 
 def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, tmp_path: Path) -> None:
