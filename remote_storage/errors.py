@@ -42,10 +42,6 @@ class CopyInFlightError(TransientError):
     """Raised when somebody else is copying segments of a partition: beside a copier that works nothing is tiered."""
 
 
-class ExpiredError(TransientError):
-    """Raised when `tiersnap expire` has deleted a segment from remote storage since it was to be tiered."""
-
-
 class ConditionsIgnoredError(UsageError):
     """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
 

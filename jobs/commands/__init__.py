@@ -25,7 +25,6 @@ GROUPS = {
     },
     "Tier one host": {
         "tier": "Upload READY segments of one host; no Spark, no tables.",
-        "expire": "Delete remote segments past their retention without a broker.",
     },
     "Fleet": {
         "run": "Decode, snapshot, tier and report: the main job.",

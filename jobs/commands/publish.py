@@ -170,9 +170,9 @@ def publish(
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
-    before a segment are not in remote storage, if its leader epochs are not in the lineage, or expire's record damaged.
-    If copies that brokers know have lost objects, a complete copy takes their place, unless none of theirs is complete.
-    Offsets that stay unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
+    before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
+    know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
+    unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
 
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
     be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right
@@ -189,7 +189,7 @@ def publish(
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
-    if not finished.segments and not finished.damaged:
+    if not finished:
         layout = location.layout.name
         raise SourceNotFoundError(
             f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
@@ -201,7 +201,7 @@ def publish(
     output.rows(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],
-        summary=PublishSummary(len(finished.segments), done.records, *told),
+        summary=PublishSummary(len(finished), done.records, *told),
         errors=[*(error for plan in done.plans for error in plan.errors), *done.doubts],
     )
     tell_place(output, done.proof)

@@ -23,7 +23,7 @@ from itertools import pairwise
 from tiersnap.remote_storage.check.local_log import ToldLocally
 from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_attempts
+from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS
 from tiersnap.remote_storage.inventory.remote_segment import (
     IncompleteSegment,
     RemoteSegment,
@@ -31,11 +31,12 @@ from tiersnap.remote_storage.inventory.remote_segment import (
     read_lineage,
     read_segment,
 )
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -71,7 +72,7 @@ class PartitionCheck:
     compare_locally: CompareLocally | None = None
     compared: Mapping[int, int] = field(default_factory=dict)
     skipped: int = 0
-    _listed: list[SegmentObjects] = field(default_factory=list)
+    _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
 
@@ -96,8 +97,8 @@ class PartitionCheck:
         return first is None or first > found.base_offset
 
     def _checks(self) -> Iterator[RemoteCheck]:
-        self._listed, changed, record = list_attempts(self.location, self.partition)
-        self._claimed = frozenset(changed)
+        self._claimed = frozenset(claimed_segments(self.location.store, self.partition))
+        self._listed = list_segments(self.location, self.partition)
         due = [each for each in self._listed if self._is_due(each)]
         self.skipped = len(self._listed) - len(due)
         waves = in_waves(partial(read_segment, self.location.store), self._to_read(due))
@@ -111,9 +112,9 @@ class PartitionCheck:
             for interval in self._held(each, read.get(each.segment_id), following.get(each.start_offset))
         )
         incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
-        yield from self._incomplete(incomplete, covered, record.log_start_offset)
+        yield from self._incomplete(incomplete, covered)
         yield from self._complete([each.segment_id for each in due], complete, problems)
-        yield from self._holes(covered, incomplete, record.log_start_offset)
+        yield from self._holes(covered, incomplete)
         yield from self._gone()
 
     @property
@@ -177,31 +178,26 @@ class PartitionCheck:
             return [(copy.leader_epochs[0][1], copy.end_offset)]
         return agreed_intervals(copy.leader_epochs, copy.end_offset, self._lineage)
 
-    def _incomplete(
-        self, found: Iterable[IncompleteSegment], covered: Sequence[Interval], expired_to: int
-    ) -> Iterator[RemoteCheck]:
+    def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
         begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
         now = self.location.store.now() if found else 0
         for each in found:
             is_last = each.start_offset >= end
             is_covered = any(start <= each.start_offset < stop for start, stop in covered)
             is_young = is_last and now - each.written_at <= COPY_GRACE_MS
-            has_expired = each.start_offset < expired_to
-            if each.objects is None or has_expired or (not each.is_visible and (is_covered or is_young)):
-                continue  # that expired, of an attempt that ended, or that somebody is at
+            if each.objects is None or (not each.is_visible and (is_covered or is_young)):
+                continue  # of an attempt that ended, or that somebody is at
             verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
             if not each.is_visible and (is_last or each.start_offset < begin):
                 verdict = RemoteVerdict.SUSPECT
             yield self._row(each.objects, Told(verdict, each.problem))
 
-    def _holes(
-        self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment], expired_to: int
-    ) -> Iterator[RemoteCheck]:
+    def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
         for (_, start), (end, _) in pairwise(covered):
             # Where an incomplete segment ends nobody knows.
             end = min((offset for offset in told if start <= offset < end), default=end)
-            if end <= max(start, expired_to):
+            if end <= start:
                 continue
             why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
             yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)

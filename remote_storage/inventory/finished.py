@@ -1,15 +1,15 @@
 """Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
 
 A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
-the next run then deletes this one. Nor does one count whose deletion `tiersnap expire` has recorded.
+the next run then deletes this one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
@@ -29,33 +29,12 @@ _log = logging.getLogger(__name__)
 _LARGEST_INDEX = 64 << 20  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The finished segments of some partitions."""
-
-    segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)  # by partition, then start offset
-    # partitions of which nobody can say what is finished, and why
-    damaged: dict[TopicIdPartition, CorruptDataError] = field(default_factory=dict)
-
-
-def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> Finished:
-    """Every finished segment of the topics that `is_wanted` takes."""
+def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> list[RemoteLogSegmentMetadata]:
+    """Return every finished segment of the topics that `is_wanted` takes, by partition, then start offset."""
     kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
     parsed = (keys.recognise(found.key) for found in location.store.list())
     partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
-    return finished_of_each(location, sorted(partitions))
-
-
-def finished_of_each(location: RemoteLocation, partitions: Iterable[TopicIdPartition]) -> Finished:
-    """Every finished segment of these partitions, see finished_of; damage of one says nothing of the others."""
-    found = Finished()
-    for partition in partitions:
-        try:
-            found.segments.extend(finished_of(location, partition))
-        except CorruptDataError as error:
-            _log.warning("partition left out: partition=%s because=%s", partition, error.message)
-            found.damaged[partition] = error
-    return found
+    return [each for partition in sorted(partitions) for each in finished_of(location, partition)]
 
 
 def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
@@ -65,9 +44,6 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
     neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
     (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
-
-    Raises:
-        CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     inventory = list_remote_partition(location, partition)
     gone = {left.segment_id for left in inventory.superseded}

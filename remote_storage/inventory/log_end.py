@@ -30,19 +30,11 @@ def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_o
         position = position_of(entries, (1 << 63) - 1)
     except CorruptIndexError:
         position = 0
-    return log_end(store, log, start_offset, position)
+    return _log_end(store, log, start_offset, position)
 
 
-def log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: int = 0) -> int:
-    """Return the end (exclusive) of a log that is stored as it is; a request for each MiB behind `position`.
-
-    Args:
-        position: bytes; of a batch in it.
-
-    Raises:
-        ObjectNotFoundError: it is gone.
-        CorruptDataError: it is no sequence of whole batches, as one that is compressed or encrypted.
-    """
+def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: int) -> int:
+    """Return the end (exclusive) of a log; a request for each MiB behind `position`, in bytes, where a batch begins."""
     last_offset, begins, window = start_offset - 1, position, b""
     while position < log.size:
         if position + _HEADER.size > begins + len(window):

@@ -84,7 +84,6 @@ class Observe:
         ]
         return RemoteListing(
             tuple(copies),
-            found.expired_to or None,
             None if shown is None else shown.encryption,
             None if shown is None else shown.manifest or None,
             len(leftovers_of(found)),
@@ -146,7 +145,7 @@ def find_lost(
             break
         epochs = epochs_in_range(lineage, base, end)
         claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
-        if claimed not in found.claimed or base in whole_from or end <= found.expired_to:
+        if claimed not in found.claimed or base in whole_from:
             continue
         claim = None
         with suppress(CorruptDataError):

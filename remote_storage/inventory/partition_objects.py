@@ -28,7 +28,6 @@ class PartitionObjects:
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
     snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)  # objects by exclusive end offset
     manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)  # objects of snapshot manifests, by run id
-    expire: ObjectInfo | None = None  # the object that says what `expire` is deleting
     known_manifests: ObjectInfo | None = None  # the object that says what was read
     cluster: ObjectInfo | None = None  # the object that says whose partition this is
     cluster_id: str | None = None  # what it says; None where there is none that can be read
@@ -77,7 +76,7 @@ def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> P
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}
-    expire = known = cluster = None
+    known = cluster = None
     for info in listed:
         key = keys.recognise(info.key)
         if key is None:
@@ -88,16 +87,12 @@ def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> P
             snapshots[key.offset] = info
         elif key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
             manifests[key.run_id] = info
-        elif key.kind is KeyKind.EXPIRE:
-            expire = info
         elif key.kind is KeyKind.MANIFESTS:
             known = info
         elif key.kind is KeyKind.CLUSTER:
             cluster = info
     cluster_id = None if cluster is None else _cluster_id(store, partition)
-    return PartitionObjects(
-        partition, tuple(attempts), claims, snapshots, manifests, expire, known, cluster, cluster_id
-    )
+    return PartitionObjects(partition, tuple(attempts), claims, snapshots, manifests, known, cluster, cluster_id)
 
 
 def _cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:

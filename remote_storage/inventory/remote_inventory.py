@@ -1,15 +1,15 @@
 """List what a store holds of one partition: remote segments, what is incomplete, and which of those are ours.
 
-These are facts; snapshot.readiness.coverage says which segments count for a log. It takes at most two listings, the
-deletion record if one is listed, and a manifest for each segment, newest first; none for segments wholly below the log
-that is asked for, and few of those that KnownManifests has. Few claims are read: that of the newest segment, since each
-is finished before the next is claimed, and those that were last written at another time than right behind theirs.
+These are facts; snapshot.readiness.coverage says which segments count for a log. It takes two listings and a
+manifest for each segment, newest first; none for segments wholly below the log that is asked for, and few of those that
+KnownManifests has. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
+and those that were last written at another time than right behind theirs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,8 +21,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import list_beside_claims, read_claim
-from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, read_record
+from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -42,7 +41,6 @@ class RemoteInventory:
     Attributes:
         problems: of claims that could not be read.
         looked_at: ms, by the store's clock; 0 if no age decides about anything that was found.
-        expired_to: exclusive; `tiersnap expire` has deleted segments below it, or begun to; 0 if it never did.
         uncounted: complete segments of ours among the leftovers: another attempt has their claim, and no segment.
         unpublished: complete segments that are restored only if that is asked for; apart from `segments`.
         why_unpublished: what is known of them.
@@ -54,7 +52,6 @@ class RemoteInventory:
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
     looked_at: int = 0
-    expired_to: int = 0
     uncounted: tuple[RemoteSegment, ...] = ()
     unpublished: tuple[RemoteSegment, ...] = ()
     why_unpublished: str = ""
@@ -83,18 +80,16 @@ def list_remote_partition(
     since: int | None = None,
     known: KnownManifests | None = None,
 ) -> RemoteInventory:
-    """List the remote inventory of a partition, without segments that `tiersnap expire` has begun to delete.
+    """List the remote inventory of a partition.
 
     Args:
         local_start: base offset of the first local segment; of segments that end there or below few are looked into.
         since: ms; of those, all are looked into that may have a record as late as that.
         known: manifests of the partition that were read before; they are taken from the store where nobody gives them.
-
-    Raises:
-        NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     store = location.store
-    listed, changed, record = list_attempts(location, partition)
+    changed = claimed_segments(store, partition)
+    listed = list_segments(location, partition)
     known = known or KnownManifests(store, partition)
     known.listed = frozenset(each.segment_id for each in listed)
     found, incomplete = _read(known, [each for each in listed if not each.missing], local_start, since)
@@ -118,24 +113,8 @@ def list_remote_partition(
         tuple(claims.problems.values()),
         claims.claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
-        record.log_start_offset,
         tuple(each for each in segments if each.segment_id in alone),
     )
-
-
-def list_attempts(
-    location: RemoteLocation, partition: TopicIdPartition
-) -> tuple[list[SegmentObjects], dict[ClaimedSegment, int], ExpireRecord]:
-    """List what may be segments, when each claim was last written (ms), and what `tiersnap expire` deletes.
-
-    Raises:
-        NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
-    """
-    changed, beside = list_beside_claims(location.store, partition)
-    record = read_record(location.store, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
-    going = {each.segment_id for each in record.deleting}
-    listed = [each for each in list_segments(location, partition) if each.segment_id not in going]
-    return listed, changed, record
 
 
 def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
@@ -257,24 +236,17 @@ def _is_overtaken(copy: RemoteSegment) -> bool:
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
-def leftovers_of(
-    found: RemoteInventory, expired: Collection[str] = frozenset()
-) -> list[RemoteSegment | IncompleteSegment]:
+def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
     That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
-    of attempts that another one took over, that ended or that did not finish, and of any of ours that expired. A
-    complete one stays while no finished one is: it may be all that there is of its offsets.
-
-    Args:
-        expired: ids of incomplete segments whose offsets nobody misses.
+    of attempts that another one took over, that ended or that did not finish. A complete one stays while no finished
+    one is: it may be all that there is of its offsets.
     """
     complete = {each.segment_id for each in found.uncounted}
-    left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each, expired))
+    left = (each for each in found.leftovers if each.segment_id not in complete and _is_over(each))
     return [*found.superseded, *(each for each in left if each not in found.superseded)]
 
 
-def _is_over(left: IncompleteSegment, expired: Collection[str]) -> bool:
-    if left.claim is None:
-        return False
-    return left.segment_id in expired or left.claim.finished != left.segment_id
+def _is_over(left: IncompleteSegment) -> bool:
+    return left.claim is not None and left.claim.finished != left.segment_id

@@ -22,17 +22,14 @@ Producer snapshots and what a run says of them, which no plugin knows:
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims, by which attempts at one segment know of each other, what `expire` is deleting of a partition, its manifests as
-they were read, what `unblock` has to put back in a topic's settings, and what asks a store whether it keeps its
-conditions:
+Claims, by which attempts at one segment know of each other, a partition's manifests as they were read, what `unblock`
+has to put back in a topic's settings, and what asks a store whether it keeps its conditions:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
-    claims/<topic>-<topic id>/<partition>/expire.json
     claims/<topic>-<topic id>/<partition>/manifests.json
     claims/<topic>-<topic id>/unblock.json
     claims/probe-<32 hex digits>
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
-    claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/expire.json
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
@@ -86,7 +83,6 @@ class KeyKind(StrEnum):
     SNAPSHOT_MANIFEST = ".json"
     CLUSTER = "cluster.json"
     CLAIM = "claim .json"
-    EXPIRE = "expire.json"
     MANIFESTS = "manifests.json"
     UNBLOCK = "unblock.json"
 
@@ -113,8 +109,7 @@ _SNAPSHOT = re.compile(
     rf"(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
 )
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
-_BESIDE_CLAIMS = {kind.suffix: kind for kind in (KeyKind.EXPIRE, KeyKind.MANIFESTS)}
-_BESIDE = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/({'|'.join(map(re.escape, _BESIDE_CLAIMS))})")
+_MANIFESTS = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/({_NUMBER})/manifests\.json")
 _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({UUID_PATTERN})/unblock\.json")
 
 
@@ -198,11 +193,6 @@ def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> s
     return f"{partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
 
 
-def expire(partition: TopicIdPartition) -> str:
-    """Key of what `expire` is deleting of a partition; it needs a topic id."""
-    return f"{partition_claims(partition)}{KeyKind.EXPIRE.suffix}"
-
-
 def manifests(partition: TopicIdPartition) -> str:
     """Key of the manifests of a partition as they were read; it needs a topic id."""
     return f"{partition_claims(partition)}{KeyKind.MANIFESTS.suffix}"
@@ -224,11 +214,6 @@ def topic_snapshots(topic: str) -> str:
     return f"{SNAPSHOTS}/{topic}-"
 
 
-def topic_claims(topic: str) -> str:
-    """Return a prefix of the keys of a topic's claims, whatever its id; other topics may share it."""
-    return f"{CLAIMS}/{topic}-"
-
-
 def parse(key: str) -> ParsedKey:
     """Take a key apart. Raises InvalidKeyError: it is of no kind listed above."""
     if match := _SNAPSHOT.fullmatch(key):
@@ -243,8 +228,8 @@ def parse(key: str) -> ParsedKey:
     elif (match := _CLAIM.fullmatch(key)) and int(match[5]) < 1 << 31:
         partition = TopicIdPartition(match[1], match[2], int(match[3]))
         return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
-    elif match := _BESIDE.fullmatch(key):
-        return ParsedKey(_BESIDE_CLAIMS[match[4]], TopicIdPartition(match[1], match[2], int(match[3])))
+    elif match := _MANIFESTS.fullmatch(key):
+        return ParsedKey(KeyKind.MANIFESTS, TopicIdPartition(match[1], match[2], int(match[3])))
     elif match := _UNBLOCK.fullmatch(key):
         return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
     elif (match := _LOCAL.fullmatch(key)) and match[6] in _LOCAL_KINDS:

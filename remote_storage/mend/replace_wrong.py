@@ -208,8 +208,7 @@ def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:
     Raises:
         TiersnapError: it could not be uploaded, and nothing of it is visible.
     """
-    inventory = job.list_remote_partition(segment.base_offset)
-    begun = begin_attempt(job, segment, inventory, Deadline(job.tierer.timeout))
+    begun = begin_attempt(job, segment, Deadline(job.tierer.timeout))
     ended = begun.complete(begun.look) if isinstance(begun, CopyAttempt) else begun
     if ended.lost is not None:
         raise ended.lost.error

@@ -1,1 +1,1 @@
-"""Our own JSON in remote storage: claims, leases, deletion records, saved configs; one conditional write."""
+"""Our own JSON in remote storage: claims, leases, saved configs; one conditional write."""

@@ -21,7 +21,7 @@ Brokers know nothing of claims: beside a copier that works, nothing is tiered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -207,28 +207,19 @@ def claim_naming(
     return None
 
 
-def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
-    """Segments of a partition that have a claim, by base offset; listed, without a look into the claims."""
-    yield from list_beside_claims(store, partition)[0]
+def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
+    """Return the claimed segments of a partition, by base offset, with the time when each claim was last written.
 
-
-def list_beside_claims(
-    store: ObjectStore, partition: TopicIdPartition
-) -> tuple[dict[ClaimedSegment, int], frozenset[KeyKind]]:
-    """Return when each claim of a partition was last changed (ms, by the store's clock), and which other kinds of
-    objects lie beside the claims.
+    Times are in ms, by the store's clock. No claim is read.
     """
     claimed: dict[ClaimedSegment, int] = {}
-    kinds = set()
     for found in store.list(keys.partition_claims(partition)):
         parsed = keys.recognise(found.key)
-        if parsed is None:
+        if parsed is None or parsed.kind is not KeyKind.CLAIM:
             continue
-        if parsed.kind is not KeyKind.CLAIM:
-            kinds.add(parsed.kind)
-        elif parsed.offset is not None and parsed.leader_epoch is not None:
+        if parsed.offset is not None and parsed.leader_epoch is not None:
             claimed[ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)] = found.modified
-    return claimed, frozenset(kinds)
+    return claimed
 
 
 def _key(segment: ClaimedSegment) -> str:

@@ -25,7 +25,6 @@ from tiersnap.remote_storage.errors import (
     UnblockHeldError,
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
@@ -77,21 +76,21 @@ class Publish:
     log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
     broker_id: int | None = None  # named in records; None for each partition's leader
 
-    def run(self, finished: Finished, *, apply: bool) -> Published:
-        """Plan what is finished by what `__remote_log_metadata` says now, and publish it; nothing of what is damaged.
+    def run(self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool) -> Published:
+        """Plan finished segments by what `__remote_log_metadata` says now, and publish them.
 
         Planning a fleet takes minutes, so each topic is planned once more right before its records are written. Copies
         that brokers know and that are lost are looked for in all partitions of the topics.
 
+        Args:
+            finished: at least one.
+
         Raises:
             WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
         """
-        damaged = [PublishPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
-        segments = by_partition(finished.segments)
-        if not segments:
-            return Published(damaged)
+        segments = by_partition(finished)
         records, doubts = 0, []
-        others = [each for each in self._of_topics(segments) if each not in segments and each not in finished.damaged]
+        others = [each for each in self._of_topics(segments) if each not in segments]
         with self.metadata_topic.read([*segments, *others]) as reader:
             cache = reader.read_to_end()
             copied: Segments = {each: [] for each in others if any(cache.in_state(each, _FINISHED))}
@@ -106,7 +105,7 @@ class Publish:
                 doubt = self._doubt(topic) if written else None
                 doubts += [] if doubt is None else [doubt]
         told = [plan for plan in plans.values() if plan.partition in segments or plan.errors]
-        return Published([*told, *damaged], records, doubts, proof)
+        return Published(told, records, doubts, proof)
 
     def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
         ids = {(each.topic, each.topic_id) for each in segments}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
-from tiersnap.remote_storage.own_objects.deletion_record import read_records
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, UsageError
@@ -32,8 +31,7 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     Raises:
         ObjectNotFoundError, UsageError: see `_find_partitions`; or another cluster was named than the one recorded; or
             an offset was given for several partitions.
-        CorruptDataError, NewerFormatError: see `_find_partitions`; or the record of the cluster cannot be read, and
-            none was named.
+        CorruptDataError, NewerFormatError: the record of the cluster cannot be read, and none was named.
     """
     listed = _find_partitions(store, asked)
     _check_offsets(listed, asked)
@@ -56,7 +54,6 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
     Raises:
         ObjectNotFoundError: nothing, or not all that was asked for.
         UsageError: more than one topic id or layout.
-        CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
     """
     topic, partitions = asked.topic, asked.partitions
     local = None if asked.layout is None else asked.layout == "local-tiered-storage"
@@ -68,7 +65,11 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
         by_id[each.partition.topic_id].append(each)
     missing = set(partitions) - {each.partition.partition for each in listed}
     if not listed or missing:
-        raise _none_found(store, topic, asked.topic_id, min(missing, default=None))
+        number = f", partition {min(missing)}" if missing else ""
+        raise ObjectNotFoundError(
+            f"{store.uri}: no remote segment of {topic}{number}",
+            hint="--remote names the place where it was tiered, the plugin's key.prefix included",
+        )
     if len(by_id) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {named(map(str, by_id))}",
@@ -80,23 +81,6 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
             hint="say which: --layout aiven or --layout local-tiered-storage",
         )
     return list(listed)
-
-
-def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition: int | None) -> ObjectNotFoundError:
-    what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
-    taken = [
-        f"{at} ({at.topic_id}) below offset {record.log_start_offset}"
-        for at, record in sorted(read_records(store, topic).items(), key=lambda item: str(item[0]))
-        if record.log_start_offset and topic_id in (None, at.topic_id) and partition in (None, at.partition)
-    ]
-    if taken:
-        return ObjectNotFoundError(
-            f"{what}: tiersnap expire deleted {named(taken)}",
-            hint="what it deleted is gone, unless the bucket keeps old versions",
-        )
-    return ObjectNotFoundError(
-        what, hint="--remote names the place where it was tiered, the plugin's key.prefix included"
-    )
 
 
 def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tiersnap.remote_storage.errors import (
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import (
-    IncompleteSegment,
     RemoteSegment,
     newest,
     read_indexes,
@@ -27,7 +26,6 @@ from tiersnap.remote_storage.inventory.remote_segment import (
 )
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
 from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import (
@@ -81,7 +79,7 @@ def plan_topic(
         UnpublishedError: there is a log, and segments make it of which nobody says that they were published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
         FolderDiffersError: its folder is there with other segments.
-        CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
+        CorruptDataError: see `read_lineage`.
     """
     found = list(found)
     _check_without(store, found, asked, published or {})
@@ -198,7 +196,6 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
             copies,
             lineage,
             unusable=unusable,
-            is_expired=_expired(store, remote.partition),
             log_start_offset=wanted,
             until=asked.until,
         )
@@ -210,12 +207,6 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
                 f"{error.hint or ''}"
             ).rstrip()
         raise
-
-
-def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[IncompleteSegment], bool]:
-    """Return whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
-    record = cache(partial(read_record, store, partition))
-    return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
 
 
 def _check_segments(target: Target, plan: FolderPlan) -> None:

@@ -15,7 +15,7 @@ those of snapshot.log.lineage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
@@ -76,7 +76,6 @@ def plan_chain(
     lineage: LeaderEpochs,
     *,
     unusable: Sequence[IncompleteSegment] = (),
-    is_expired: Callable[[IncompleteSegment], bool] = lambda _: False,
     log_start_offset: int | None = None,
     until: int | None = None,
 ) -> Chain:
@@ -86,7 +85,6 @@ def plan_chain(
         copies: of one partition, at least one.
         lineage: leader epochs of the newest copy.
         unusable: attempts that are no copies, to be named where they would be needed.
-        is_expired: whether such an attempt is none for `tiersnap expire` took it; asked where a head would be lost.
         log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
         until: exclusive end wanted; by default all that there is, which must then be usable.
 
@@ -106,7 +104,7 @@ def plan_chain(
     if first > wanted and log_start_offset is not None:
         raise _gap_error(of, [(wanted, first)], unusable)
     if first > wanted:
-        _check_head(of, first, [each for each in unusable if each.start_offset < first and not is_expired(each)])
+        _check_head(of, first, [each for each in unusable if each.start_offset < first])
     log_start = max(wanted, first)
     pieces = [max((each for each in ahead if each.start_offset <= log_start), key=lambda each: _preference(each, -1))]
     gaps: list[tuple[int, int]] = []

@@ -13,7 +13,6 @@ class OrphanKind(StrEnum):
     SNAPSHOT = "SNAPSHOT"
     MANIFEST = "MANIFEST"
     CLAIM = "CLAIM"
-    EXPIRE = "EXPIRE"  # what expire was deleting
     KNOWN_MANIFESTS = "KNOWN_MANIFESTS"
     CLUSTER = "CLUSTER"
     UNBLOCK = "UNBLOCK"  # what unblock had to put back

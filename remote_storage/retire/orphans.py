@@ -216,7 +216,6 @@ def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, remo
     if known.is_live or kept:
         return
     rest = [(OrphanKind.CLAIM, info) for info in stored.claims.values()]
-    rest += [] if stored.expire is None else [(OrphanKind.EXPIRE, stored.expire)]
     rest += [] if stored.known_manifests is None else [(OrphanKind.KNOWN_MANIFESTS, stored.known_manifests)]
     rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
     if all(aged.is_old(info.modified) for _, info in rest):

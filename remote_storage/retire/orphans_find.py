@@ -160,7 +160,7 @@ def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -
 
 _log = logging.getLogger(__name__)
 # What tells whose the rest is goes when the rest is gone.
-_LAST = {OrphanKind.CLAIM, OrphanKind.EXPIRE, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
+_LAST = {OrphanKind.CLAIM, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,9 @@ claim has changed, and makes nothing visible.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.remote_inventory import (
-    RemoteInventory,
-    leftovers_of,
-)
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
@@ -50,23 +46,21 @@ class Swept:
             )
 
 
-def old_leftovers(
-    store: ObjectStore, found: RemoteInventory, expired: Collection[str] = frozenset()
-) -> list[RemoteSegment | IncompleteSegment]:
+def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
     """Return those of `leftovers_of` that are older than GRACE_MS by the store's clock; at most one request.
 
     What another attempt has finished without counts as old.
     """
     superseded = found.superseded
-    wanted = leftovers_of(found, expired)
+    wanted = leftovers_of(found)
     now = store.now() if len(wanted) > len(superseded) else 0
     return [each for each in wanted if each in superseded or now - each.written_at > GRACE_MS]
 
 
-def sweep_partition(store: ObjectStore, found: RemoteInventory, expired: Collection[str] = frozenset()) -> Swept:
-    """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
+def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
+    """Delete the old leftovers; again is fine, and so is being killed."""
     done, superseded = Swept(), found.superseded
-    for each in old_leftovers(store, found, expired):
+    for each in _old_leftovers(store, found):
         if each in superseded or _is_ended(store, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)

@@ -63,7 +63,6 @@ class ObjectInfo:
     etag: str = ""  # the store's word for this content, for `replace_if`; empty in the listings of directories
     # as put; empty in listings and for directories, which keep none
     metadata: Mapping[str, str] = field(default_factory=dict)
-    lock: str = ""  # why the store does not let it be deleted now, as `head` tells; "" where it tells nothing of that
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,8 @@ def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer
         )
         said = f"every object is locked for {length} ({retention.get('Mode')})"
         step = (
-            "claims and probes that are replaced or deleted stay as old versions for as long, and brokers' retention "
-            "and tiersnap expire wait; let a lifecycle rule remove noncurrent versions"
+            "what brokers and tiersnap replace or delete stays as old versions for as long; "
+            "let a lifecycle rule remove noncurrent versions"
         )
         yield ProbeAnswer("object lock", ProbeVerdict.WARN, said, step)
 
@@ -143,7 +143,7 @@ def _harm(rule: LifecycleRule) -> Iterator[ProbeAnswer]:
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
         said = f"{name} deletes segments {_when(expiration)}, and no broker is told"
-        step = "take the prefix out of the rule: retention.ms, or tiersnap expire, deletes"
+        step = "take the prefix out of the rule: brokers delete by retention.ms"
         yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, step)
     for transition in rule.get("Transitions", []):
         if transition.get("StorageClass") in _OFFLINE:

@@ -82,8 +82,6 @@ class S3Answer(TypedDict, total=False):
     LastModified: datetime
     Metadata: dict[str, str]
     ObjectLockConfiguration: dict[str, dict[str, Period]]
-    ObjectLockLegalHoldStatus: str
-    ObjectLockRetainUntilDate: datetime
     ResponseMetadata: ResponseMetadata
     Rules: list[LifecycleRule]
     UploadId: str

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 
@@ -299,18 +299,7 @@ def _described(key: str, response: S3Answer) -> ObjectInfo:
             f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
         )
     size, modified, etag = response["ContentLength"], _ms(response["LastModified"]), response.get("ETag", "")
-    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], _lock_of(response))
-
-
-def _lock_of(response: S3Answer) -> str:
-    """S3 Object Lock, which is told to those who may ask for it (s3:GetObjectRetention, s3:GetObjectLegalHold)."""
-    if response.get("ObjectLockLegalHoldStatus") == "ON":
-        return "locked by a legal hold"
-    until = response.get("ObjectLockRetainUntilDate")
-    # A server without a Date: its lock counts.
-    if until is None or _ms(until) <= (_server_time(response) or 0):
-        return ""
-    return f"locked until {until.astimezone(UTC).isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"])
 
 
 def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:

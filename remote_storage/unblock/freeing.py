@@ -104,8 +104,7 @@ class Freeing:
         return max([self.stuck.next_offset, *ends])
 
     def _is_passed_by(self, segment: Readiness) -> bool:
-        is_gap = segment.verdict in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
-        return is_gap and segment.base_offset < self.stuck.next_offset
+        return segment.verdict == Verdict.GAP_IN_REMOTE and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
         """Return what to watch, by what is known now."""

@@ -14,12 +14,11 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, op
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
-from tiersnap.remote_storage.inventory.finished import finished_of_each
+from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
@@ -157,7 +156,8 @@ class Unblock:
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host
         tiered = self._tier()
-        finished = finished_of_each(host.location, [each.stuck.partition for each in self._lacking().values()])
+        lacking = self._lacking().values()
+        finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
         release = ReleaseTopics(
             self.cluster,
             self.metadata_topic,
@@ -165,15 +165,12 @@ class Unblock:
             lineage,
             self._records,
             list(self._freeings.values()),
-            finished.segments,
+            finished,
             self.broker_id,
             self.talk,
         )
         release.ask_settings()
-        plans = release.plan(self._lacking().values()) | {
-            (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
-            for partition, error in finished.damaged.items()
-        }
+        plans = release.plan(lacking)
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
+from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ObjectChangedError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
@@ -140,14 +139,11 @@ class CopyAttempt:
         return self.job.event(self.segment, segment_id=self.claimed.holder.segment_id, state=state, error=error)
 
 
-def begin_attempt(
-    job: TierJob, segment: PlannedSegment, inventory: RemoteInventory, deadline: Deadline
-) -> CopyAttempt | Ended:
+def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> CopyAttempt | Ended:
     """Claim a segment and send its bytes before the deadline."""
     began = time.monotonic()
     try:
         with deadline:
-            check_not_expired(segment, inventory)
             ready = segment.bundle(job.store)
             claimed = _claim(job, segment)
             if claimed is None:
@@ -173,15 +169,6 @@ def begin_attempt(
     return attempt
 
 
-def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> None:
-    """See that `tiersnap expire` has not deleted a segment, which nobody wants back. Raises ExpiredError: it has."""
-    if segment.next_base_offset <= inventory.expired_to:
-        raise ExpiredError(
-            f"tiersnap expire deleted what lies below {inventory.expired_to} in remote storage since it was planned",
-            hint="run the same command again: it sees what is there now",
-        )
-
-
 def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
     new = job.new_attempt()
@@ -191,8 +178,6 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     inventory = job.list_remote_partition(segment.base_offset)
     if claimed.finished not in job.replaced and is_covered(segment, job.counted(inventory)):
         return None
-    # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
-    check_not_expired(segment, inventory)
     there = job.replaced.union(copy.segment_id for copy in inventory.segments)
     if claimed.finished not in there:
         check_layout(job.location, claimed)

@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 
-from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, Ended, begin_attempt
@@ -37,8 +36,8 @@ class Ahead:
         segments: of which no copy was there when the partition was listed; ascending.
     """
 
-    def __init__(self, job: TierJob, segments: Iterable[PlannedSegment], inventory: RemoteInventory) -> None:
-        self._job, self._inventory = job, inventory
+    def __init__(self, job: TierJob, segments: Iterable[PlannedSegment]) -> None:
+        self._job = job
         self._waiting = deque(segments)
         self._begun: dict[int, _Begun] = {}
         self._looked: dict[int, Future[None]] = {}
@@ -71,7 +70,7 @@ class Ahead:
         if segment.base_offset not in self._begun:  # it is large, or was attempted before
             if is_next:
                 self._waiting.popleft()
-            return begin_attempt(self._job, segment, self._inventory, Deadline(self._job.tierer.timeout))
+            return begin_attempt(self._job, segment, Deadline(self._job.tierer.timeout))
         taken = self._begun[segment.base_offset].future.result()
         del self._begun[segment.base_offset]
         self._fill((segment,))
@@ -87,7 +86,7 @@ class Ahead:
             segment = self._waiting.popleft()
             held.append(segment)
             deadline = Deadline(self._job.tierer.timeout)
-            begun = self._pool.submit(begin_attempt, self._job, segment, self._inventory, deadline)
+            begun = self._pool.submit(begin_attempt, self._job, segment, deadline)
             self._begun[segment.base_offset] = _Begun(segment, deadline, begun)
 
     def _look_at_next(self) -> None:

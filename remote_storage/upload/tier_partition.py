@@ -78,7 +78,7 @@ def tier_partition(
         return
     covered = covered_of(planned, inventory)
     uncovered = [each for each in planned if each.base_offset not in covered]
-    with closing(Ahead(job, uncovered, inventory)) as ahead:
+    with closing(Ahead(job, uncovered)) as ahead:
         for segment in planned:
             there = inventory if segment.base_offset in covered else None
             for event in _tier(job, segment, there, ahead):

@@ -24,7 +24,6 @@ _ANEW = "give an empty folder as --to and collect again"
 
 # Remote storage is asked by who reads it.
 _OF_READER = (
-    "expired_to",
     "encryption",
     "encrypted_by",
     "lacks_beginning",

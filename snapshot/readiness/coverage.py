@@ -34,7 +34,6 @@ class RemoteCoverage:
     covered: tuple[Interval, ...] = ()
     highest: int = 0  # exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
     in_flight: frozenset[int] = frozenset()  # base offsets of segments that somebody is copying now
-    expired_to: int = 0  # exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did
     # [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
     unfinished: tuple[Interval, ...] = ()
     # ms by the store's clock, when a broker last wrote an object of a segment; None where none did.

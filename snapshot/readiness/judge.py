@@ -20,7 +20,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
-_LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER}
+_LETS_PASS = SETTLED | {Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER}
 
 _UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
 
@@ -112,10 +112,6 @@ def _in_remote(
         return Verdict.ALREADY_TIERED, "in remote storage"
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
-    if end is not None and end <= coverage.expired_to:
-        return Verdict.EXPIRED, (
-            f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} now"
-        )
     if is_below and not _is_to_finish(segment, coverage):
         return Verdict.GAP_IN_REMOTE, (
             f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "

@@ -17,7 +17,6 @@ class Verdict(StrEnum):
 
     ALREADY_TIERED = "ALREADY_TIERED"
     COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
-    EXPIRED = "EXPIRED"
     GAP_IN_REMOTE = "GAP_IN_REMOTE"
     ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
     INTERNAL_TOPIC = "INTERNAL_TOPIC"
@@ -114,7 +113,6 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
             "The segment is in remote storage, together with its indexes and its producer snapshot.",
             "",
         ),
-        Verdict.EXPIRED: ("tiersnap expire deleted it from remote storage, and nobody brings it back unasked.", ""),
         Verdict.COMPACTED_TOPIC: (
             "The topic is compacted, which tiered storage does not support; its segments stay local.",
             "",
@@ -138,15 +136,13 @@ SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # Segments that ought to be in remote storage and cannot go: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
 # Segments that remote storage is not for; percentages leave them out.
-NEVER_TIERED: frozenset[Verdict] = frozenset(
-    {Verdict.ACTIVE_SEGMENT, Verdict.EXPIRED, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC}
-)
+NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
 # From done to worst: the order of bars and legends, which read from left to right.
 DISPLAY_ORDER: tuple[Verdict, ...] = (
     *(Verdict.ALREADY_TIERED, Verdict.LEFT_TO_BROKER, Verdict.READY),
     *(Verdict.COPY_IN_FLIGHT, Verdict.ABOVE_LSO, Verdict.GAP_BEFORE),
     *(verdict for verdict in reversed(SEVERITY) if LEVEL[verdict] is Level.BLOCKED),
-    *(Verdict.ACTIVE_SEGMENT, Verdict.EXPIRED, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),
+    *(Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),
 )
 
 

@@ -58,7 +58,6 @@ class RemoteListing:
     """The remote inventory of a partition, as far as a replay needs it."""
 
     copies: tuple[ListedCopy, ...] = ()
-    expired_to: int | None = None  # `tiersnap expire` deleted the copies below it; exclusive, None where it never did
     encryption: Encryption | None = None  # None where nobody looked
     encrypted_by: str | None = None  # key of a manifest that shows that the plugin encrypts; None where none does
     leftover_count: int | None = None  # leftovers of ended attempts; None where nobody looked
@@ -74,7 +73,6 @@ class RemoteListing:
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
             in_flight=frozenset(copy.start_offset for copy in begun if not copy.is_ours),
-            expired_to=self.expired_to or 0,
             unfinished=tuple((copy.start_offset, copy.end_offset) for copy in begun if copy.is_ours),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
@@ -131,7 +129,7 @@ class RemoteLook(Protocol):
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
     """Return whether nothing is there of a log that begins in remote storage; None if a look tells nothing."""
-    if remote.copies or remote.expired_to is not None:
+    if remote.copies:
         return False
     return True if partition.begins_in_remote_storage and partition.log_start_is_known else None
 

@@ -44,7 +44,6 @@ class StoredReplay:
 
     Attributes:
         fingerprint: of the listing and the settings; "" = replay it again.
-        expired_to: `tiersnap expire` deleted the copies below it; exclusive, None where it never did.
         encrypted_by: key of a manifest that shows that the plugin encrypts; None where none does.
         state_offset: exclusive; None where there is no state to start from.
         state_chain: digest of the files below it.
@@ -57,7 +56,6 @@ class StoredReplay:
     directory_id: str | None = None
     cluster_id: str | None = None
     leader_epochs: LeaderEpochs | None = None
-    expired_to: int | None = None
     encrypted_by: str | None = None
     state_offset: int | None = None
     state_chain: str | None = None

@@ -215,8 +215,6 @@ class ListedPartition:
     def with_remote(self, found: PartitionListing) -> ListedPartition:
         """Return it with what remote storage holds; the fingerprint knows what a replay keeps of that."""
         remote, known = found.remote, self.fingerprint
-        if remote.expired_to is not None:
-            known = fingerprint(known, "expired to", remote.expired_to)
         if remote.encrypted_by is not None:
             known = fingerprint(known, "encrypted")
         # A copy that comes to be where the files begin is a reason to replay again.

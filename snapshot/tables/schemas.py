@@ -109,7 +109,6 @@ REPLAYED = _struct(
     ("log_start_offset", _LONG),
     ("log_end_offset", _LONG),
     ("leader_epochs", pa.list_(LEADER_EPOCH)),
-    ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
     ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
     ("state_offset", _LONG),  # exclusive; null when there is no state to start from
     ("state_chain", _TEXT),  # digest of the files below it

@@ -35,7 +35,7 @@ class JudgePartition(Policy):
             if copies or (found is not None and (found.segments or found.snapshots)):
                 raise ValueError("segments and no replay of their partition: Spark did not bring its rows together")
             return
-        remote = RemoteListing(tuple(copies), expired_to=replayed.expired_to, encrypted_by=replayed.encrypted_by)
+        remote = RemoteListing(tuple(copies), encrypted_by=replayed.encrypted_by)
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
         for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):

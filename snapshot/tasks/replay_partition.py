@@ -97,7 +97,6 @@ def facts_of(
             directory_id=listed.directory_id,
             cluster_id=listed.cluster_id,
             leader_epochs=listed.leader_epochs,
-            expired_to=listed.remote.expired_to,
             encrypted_by=listed.remote.encrypted_by,
             unread_count=replayed.unread_count,
         )

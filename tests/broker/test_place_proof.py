@@ -180,7 +180,7 @@ def publish_in_a_wrong_layout(site: Site, place: Path, topic: str) -> None:
     cluster = Cluster(site.broker.bootstrap)
     found = finished_segments(
         RemoteLocation(DirectoryStore(place), open_layout(site.other_layout)), lambda name: name == topic
-    ).segments
+    )
     assert len(found) == CLOSED
     MetadataTopic.of(cluster).publish(
         (each.id.topic_id_partition, record)

@@ -25,11 +25,10 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
@@ -118,24 +117,6 @@ def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settin
     assert (code, row["refused"]) == (4, "CopyingOffError")
     assert next(iter(settings)) in said and "kafka-configs" in said
     assert states(site.broker, "ledger") == before
-
-
-def test_a_damaged_record_of_expire_refuses_its_partition_and_no_other(site, publish):
-    remote = site.root / "remote-both"
-    for topic in ("ledger", "orders"):
-        shutil.copytree(site.tier(topic), remote, dirs_exist_ok=True)
-    store = DirectoryStore(remote)
-    (folder,) = remote.glob("kafka-tiered-storage/ledger-0-*")
-    key = keys.expire(TopicIdPartition("ledger", folder.name.removeprefix("ledger-0-"), 0))
-    store.put_if_absent(key, b"{")
-    code, row, said = publish(remote)
-    assert (code, row["topic"], row["publish"], row["refused"]) == (5, "orders", CLOSED, "")
-    assert f"refused: {store.uri}{key}: not a record of tiersnap expire" in said
-    assert "move this object away" in said
-    code, row, _ = publish(remote, "--topic", "ledger")
-    assert (code, row["refused"]) == (5, "CorruptDataError")
-    store.delete([key])
-    assert publish(remote)[0] == 0
 
 
 def under_leader_epoch(epoch: int, log: bytes) -> bytes:
@@ -289,7 +270,7 @@ def records_of(remote: Path) -> list[SegmentRecord | SegmentUpdate]:
     """The records of every finished segment of the topic `killed`, in the order in which they are written."""
     segments = finished_segments(
         RemoteLocation(DirectoryStore(remote), LocalTieredStorageLayout()), lambda topic: topic == "killed"
-    ).segments
+    )
     started = SegmentState.COPY_SEGMENT_STARTED
     return [
         record

@@ -24,7 +24,6 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.cluster_records import read_published
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
@@ -54,12 +53,6 @@ def remove_orphans(broker: Broker, remote: Path, *words: str) -> Ran:
     return tiersnap(
         "maintain", "remove-orphans", "--remote", remote, "--bootstrap-server", broker.bootstrap, *words
     )  # fmt: skip
-
-
-def expire(broker: Broker, remote: Path, *words: str) -> Ran:
-    """All of the topic, if nobody manages it."""
-    everything = ("--topic", TOPIC, "--retention-bytes", "0", "--bootstrap-server", broker.bootstrap)
-    return tiersnap("expire", "--remote", remote, *everything, *words)
 
 
 def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_never_knew_is_removed(tmp_path):
@@ -115,10 +108,6 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         young = remove_orphans(broker, tier.directory, "--apply")
         assert (young.exit_code, young.rows, files(tier.directory)) == (0, [], both)
         make_old(tier.directory)
-        # What the cluster says counts more than the user's word.
-        left_alone = expire(broker, tier.directory, "--unmanaged", "--apply")
-        assert (left_alone.exit_code, [row["action"] for row in left_alone.rows]) == (0, ["LEAVE_TO_BROKERS"])
-        assert files(tier.directory) == both
         planned = remove_orphans(broker, tier.directory)
         assert planned.exit_code == 0, planned.err
         assert [(row["kind"], row["action"]) for row in planned.rows] == [("COPY", "REMOVE")] * len(closed)
@@ -149,13 +138,6 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         gone = {"COPY_SEGMENT_FINISHED": len(closed), "DELETE_SEGMENT_FINISHED": len(closed)}
         wait_until(lambda: states(broker, TOPIC).items() >= gone.items(), "its copies are deleted", seconds=60)
         assert len(tier.complete_bases(TOPIC)) == len(closed), "ours stay"
-        # Nobody manages them now, as the cluster itself says; but for what unblock had to put back.
-        assert [row["action"] for row in expire(broker, tier.directory).rows] == ["LEAVE_TO_BROKERS"]
-        store.delete([keys.unblock(TOPIC, partition.topic_id or "")])
-        expiring = expire(broker, tier.directory)
-        assert [row["action"] for row in expiring.rows] == ["DELETE"] * len(closed), expiring.err
-        SavedConfigsStore(store).put(begun)
-        make_old(tier.directory)
         last = remove_orphans(broker, tier.directory, "--apply")
         assert last.exit_code == 0, last.err
         assert files(tier.directory) == {}

@@ -97,7 +97,7 @@ def test_the_log_of_the_new_leader_is_tiered_and_read_although_the_lost_one_had_
 
             segments = finished_segments(
                 RemoteLocation(DirectoryStore(tier.directory), LocalTieredStorageLayout()), lambda _: True
-            ).segments
+            )
             ours = [each for each in segments if each.id.segment_id not in of_lost]
             assert next(each.start_offset for each in ours) == active
             newest = max(epoch for each in ours for epoch, _ in each.segment_leader_epochs)

@@ -19,7 +19,6 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
-from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord
 from tiersnap.remote_storage.own_objects.lease import LeaseHolder
 from tiersnap.remote_storage.own_objects.process import Process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
@@ -139,11 +138,6 @@ def parsers() -> list[Parser]:
             "claim",
             [CLAIM.encode(), CLAIM.released().encode(), CLAIM.finished_by_holder(None).encode()],
             lambda data: Claim.decode(SEGMENT, data, name="claim"),
-        ),
-        Parser(
-            "expire record",
-            [ExpireRecord(7, (Deleting(ID, 0, 5), Deleting(ID, 5, 9))).encode(), ExpireRecord().encode()],
-            lambda data: ExpireRecord.decode(data, name="expire.json"),
         ),
         Parser(
             "lease",

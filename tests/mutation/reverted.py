@@ -43,33 +43,14 @@ REVERTED = (
     Danger(
         _LEFTOVERS,
         "a late put stays",
-        "return left.segment_id in expired or left.claim.finished != left.segment_id",
-        "return left.segment_id in expired",
+        "return left.claim is not None and left.claim.finished != left.segment_id",
+        "return False",
     ),
-    Danger(_LEFTOVERS, "the rest of what expired stays", "return left.segment_id in expired or left", "return left"),
     Danger(
         "remote_storage/upload/tier_host.py",
         "a late put stays where nothing is to be tiered",
         "swept = sweep_partition(job.store",
         "return\n            swept = sweep_partition(job.store",
-    ),
-    Danger(
-        "remote_storage/retire/expire_delete.py",
-        "expire leaves what ended attempts left",
-        "        for location in in_each_layout(store) if plan.leftovers else ():",
-        "        for location in ():",
-    ),
-    Danger(
-        "remote_storage/retire/incomplete_end.py",
-        "expire records no log start of what is lost",
-        "min(self.asked, self.oldest or 0)",
-        "0",
-    ),
-    Danger(
-        "remote_storage/retire/incomplete_end.py",
-        "expire deletes a damaged segment that holds an offset that stays",
-        "if end is not None and end <= self.log_start:",
-        "if end is not None:",
     ),
     Danger(
         "remote_storage/retire/partition_leftovers.py",
@@ -96,11 +77,5 @@ REVERTED = (
         "a damaged claim or record is not read again",
         "return read_twice_if_damaged(once)",
         "return once()",
-    ),
-    Danger(
-        "jobs/commands/expire.py",
-        "expire forgets the uploads of claims that it deletes",
-        "matches_topic(name, topic)) if apply",
-        "matches_topic(name, topic)) if False",
     ),
 )

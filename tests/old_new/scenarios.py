@@ -55,7 +55,6 @@ def host_scenarios() -> Iterator[Scenario]:
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --replace --apply",
             f"{restore} --unpublished --output json",
             f"{restore} --unpublished --apply",
-            "expire --remote {remote} --topic .* --retention-bytes 1KiB --unmanaged --apply",
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --apply",
         ),
         ("kafka-3.9.1",),

@@ -48,11 +48,6 @@ def unblock(world: World, hand: Hand) -> ExitCode:
     return _run("unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *_now(world), "--apply")
 
 
-def expire(world: World, hand: Hand, log_start: int) -> ExitCode:
-    """`tiersnap expire` of a topic that no cluster has."""
-    return _run("expire", *REMOTE, "--topic", PARTITION.topic, "--log-start", log_start, "--unmanaged", "--apply")
-
-
 def remove_orphans(world: World, hand: Hand) -> ExitCode:
     """`tiersnap maintain remove-orphans`, of what is a day old."""
     return _run("maintain", "remove-orphans", *CLUSTER, *REMOTE, "--apply")

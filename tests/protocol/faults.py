@@ -60,8 +60,8 @@ POSSIBLE = {
     Fault.LOST_CREATE: {"put_file_if_absent"},
 }
 OF_A_SEGMENT = (".log", ".indexes", ".rsm-manifest")
-NEVER_LOST = ("/expire.json", "/unblock.json")
-"""What they record is nowhere else."""
+NEVER_LOST = ("/unblock.json",)
+"""What it records is nowhere else."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 PUBLISHED   copying is off: tier, publish, restore and remove-orphans
 STUCK       copying is on and the copier lacks snapshots: unblock, tier and remove-orphans
-UNMANAGED   no cluster has the topic: tier, expire and restore
+UNMANAGED   no cluster has the topic: tier and restore
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tests.protocol.world import DAY, HOUR, Hand, World
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.own_objects.deletion_record import read_record
 from tiersnap.snapshot.errors import ExitCode
 
 Command = Callable[[Hand], ExitCode]
@@ -39,7 +38,7 @@ class Kind(StrEnum):
 LAST = {
     Kind.PUBLISHED: ("a tier", "c publish", "c orphans"),
     Kind.STUCK: ("a unblock", "c orphans"),
-    Kind.UNMANAGED: ("a tier", "c expire"),
+    Kind.UNMANAGED: ("a tier",),
 }
 """The commands that must come to an end."""
 
@@ -88,7 +87,6 @@ class Scenario:
     """One of them, played by `play`.
 
     Attributes:
-        log_start: below which `expire` has been told to delete.
         is_gone: whether brokers have ended the deletion of the topic.
         is_over: whether nothing goes wrong any more.
     """
@@ -98,7 +96,6 @@ class Scenario:
     kind: Kind
     trouble: Trouble = TROUBLES["deaths"]
     world: World = field(init=False)
-    log_start: int = 0
     is_gone: bool = False
     is_over: bool = False
 
@@ -149,10 +146,7 @@ class Scenario:
         if self.trouble.mends:
             found["e mend"] = lambda hand: commands.mend(world, hand)
         if self.kind is Kind.UNMANAGED:
-            return found | {
-                "c expire": self._expire,
-                "c restore": lambda hand: commands.restore(world, hand, asks=False),
-            }
+            return found | {"c restore": lambda hand: commands.restore(world, hand, asks=False)}
         found["c orphans"] = lambda hand: commands.remove_orphans(world, hand)
         if self.kind is Kind.STUCK:
             return found | {"a unblock": lambda hand: commands.unblock(world, hand)}
@@ -161,13 +155,6 @@ class Scenario:
             "d publish": lambda hand: commands.publish(world, hand),
             "d restore": lambda hand: commands.restore(world, hand, asks=True),
         }
-
-    def _expire(self, hand: Hand) -> ExitCode:
-        self.log_start = max(self.log_start, self.dice.choice((0, 5, 10)))
-        code = commands.expire(self.world, hand, self.log_start)
-        is_right = code is not ExitCode.GATE_REFUSED or self.trouble.faults != (Fault.FLIPPED_READ,)
-        assert is_right, f"expire refuses what is right: {self.world.story()}"
-        return code
 
     # What others do between two requests.
 
@@ -243,15 +230,13 @@ class Scenario:
     def _settle(self) -> None:
         """Whatever happened, the last commands end with 0, or name what is lost, and nothing is left behind."""
         world = self.world
-        if self.kind is Kind.UNMANAGED:
-            self._sweep()
-        for _ in range(3):
+        for _ in range(2 if self.kind is Kind.UNMANAGED else 3):
             codes = [self._alone(name) for name in LAST[self.kind]]
             self._let_pass()
-            if self.kind is Kind.UNMANAGED and world.is_lost and codes[0] is ExitCode.GATE_REFUSED:
-                self.log_start = BASES[-2]  # GAP_IN_REMOTE: lost, or once expired; somebody gives it up
-            if not any(codes) and not self.left_behind(self.log_start):
+            if not any(codes) and not self.left_behind():
                 break
+        if self.kind is Kind.UNMANAGED and world.is_lost and codes == [ExitCode.GATE_REFUSED]:
+            codes = []  # GAP_IN_REMOTE: the oldest segments are lost without a trace, as retention deletes them
         if self.kind is not Kind.UNMANAGED:
             assert world.cluster.settings(PARTITION.topic) == self.settings, world.story()
             if self.trouble.mends:
@@ -260,7 +245,7 @@ class Scenario:
                 return
             assert world.readable() == {*range(END)}, world.story()
         assert not any(codes), f"{codes}: {world.story()}"
-        left = self.left_behind(self.log_start)
+        left = self.left_behind()
         assert not left, f"{left}: {world.story()}"
         assert self.kind is not Kind.UNMANAGED or self._alone("c restore") == 0, world.story()
 
@@ -276,24 +261,6 @@ class Scenario:
         assert not left, f"offsets {sorted(left)} are not mended: {world.story()}"
         self._let_pass()
         return [self._alone(name) for name in LAST[self.kind]]
-
-    def _sweep(self) -> None:
-        """Either command leaves nothing behind by itself, but `expire` the rest of what the store has lost.
-
-        And `tier` the rest of what `expire` has to delete.
-        """
-        name = self.dice.choice(LAST[self.kind])
-        if name == "c expire" and (self.world.is_lost or Fault.LOST_PUT in self.trouble.faults):
-            return
-        record = read_record(self.world.store, PARTITION)
-        if name == "a tier" and (record.deleting or (record.log_start_offset and self.world.is_lost)):
-            return
-        codes = []
-        for _ in range(2):
-            codes.append(self._alone(name))
-            self._let_pass()
-        left = self.left_behind(self.log_start if name == "c expire" else 0)
-        assert not left, f"{name}, {codes}, {left}: {self.world.story()}"
 
     def _name_what_is_lost(self) -> bool:
         """With copying off `tier` and `publish` put copies of ours in the place of what is lost, or name it.
@@ -313,7 +280,7 @@ class Scenario:
             self._end_deletion()
         self._let_pass()
         codes = [self._alone("c orphans") for _ in range(2)]
-        left, is_known = self.left_behind(0), any(True for _ in self.world.cluster.records(PARTITION))
+        left, is_known = self.left_behind(), any(True for _ in self.world.cluster.records(PARTITION))
         assert not (left and is_known), f"{left}: {self.world.story()}"
         assert codes[-1] == (ExitCode.GATE_REFUSED if left else ExitCode.OK), f"{codes}: {self.world.story()}"
 
@@ -325,10 +292,10 @@ class Scenario:
     def _alone(self, name: str) -> ExitCode | None:
         return self.world.run({name: self._commands()[name]})[name]
 
-    def left_behind(self, log_start: int) -> list[str]:
-        """Objects that nobody needs and that hold user data, or that cost money; `log_start` where no broker rules."""
+    def left_behind(self) -> list[str]:
+        """Objects that nobody needs and that hold user data, or that cost money."""
         parsed = {key: keys.recognise(key) for key in self.world.store.objects}
-        needed = self._needed(log_start)
+        needed = self._needed()
         unfinished = [upload.key for upload in self.world.store.uploads.values()]
         return unfinished + [
             key
@@ -336,7 +303,7 @@ class Scenario:
             if found is None or (found.kind in _OF_A_COPY and found.segment_id not in needed)
         ]
 
-    def _needed(self, log_start: int) -> set[str | None]:
+    def _needed(self) -> set[str | None]:
         if self.is_deleted:
             return set()
         if self.kind is not Kind.UNMANAGED:
@@ -346,5 +313,5 @@ class Scenario:
         return {
             keys.recognise(key).segment_id
             for key, end in ends.items()
-            if key.endswith(".rsm-manifest") and end is not None and end > log_start
+            if key.endswith(".rsm-manifest") and end is not None
         }

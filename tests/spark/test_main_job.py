@@ -79,22 +79,23 @@ def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
 
 
 @pytest.mark.nightly
-def test_of_a_partition_of_which_nobody_knows_what_remote_storage_holds_nothing_is_tiered_and_it_is_said(
+def test_nothing_is_tiered_of_a_partition_whose_cluster_record_is_damaged(
     remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
     for topic in ("orders", "payments"):
         write_partition(tmp_path / "logs", topic, 0, segments, topic_id=TOPIC_IDS[topic], high_watermark=20)
-    orders = TopicIdPartition("orders", TOPIC_IDS["orders"], 0)
-    remote.store.put_if_absent(keys.expire(orders), b"{")
+    (tmp_path / "logs/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=EArE95XTQEqfBLWnpGnLIQ\n")
+    record = keys.cluster(TopicIdPartition("orders", TOPIC_IDS["orders"], 0))
+    remote.store.put_if_absent(record, b"{")
     for _ in range(2):  # the second finds nothing else to do
         assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
         assert "orders-0: " in (said := capsys.readouterr().err)
-        assert "not a record of tiersnap expire" in said
-        assert "move this object away" in said
+        assert "not the name of a cluster" in said
+        assert "move it away" in said
         logs = [key for key in map(keys.recognise, remote.objects()) if key and key.kind is KeyKind.LOG]
         assert [key.partition.topic for key in logs] == ["payments"]
-    remote.store.delete([keys.expire(orders)])
+    remote.store.delete([record])
     assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.OK
     assert verdicts(tmp_path / "report") == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 2}
 

@@ -26,8 +26,7 @@ A cluster and a store in memory show how commands over remote storage end (`test
 The cluster has the topic `orders`: a broker uploaded one segment of it, and `tier` two. Copying is disabled, but for
 *stuck*, *copying on* and *hung copy*. *-b* is with `--bootstrap-server`; only `install` lacks it.
 `restore` writes to an empty log directory, and `install` to one that lacks a snapshot. `mend` takes missing objects
-from a directory that has them all. `expire` gets `--unmanaged`. `doctor --remote` without *-b* probes the store and
-looks at no segment.
+from a directory that has them all. `doctor --remote` without *-b* probes the store and looks at no segment.
 
 """
 _CLUSTER = ("--bootstrap-server", "model:9092")
@@ -57,7 +56,6 @@ COMMANDS: dict[str, Words] = {
     **_with_cluster("unblock", more=lambda place: ["--source", place.disk]),
     **_with_cluster("mend", more=lambda place: ["--from", place.elsewhere]),
     **_with_cluster("maintain remove-orphans"),
-    **_with_cluster("expire", *_ORDERS, "--retention", "1d", "--unmanaged"),
     "install": _at("install", more=lambda place: ["--to", place.replica]),
     **_with_cluster("restore", *_ORDERS, more=lambda place: ["--to", place.target]),
     "install -a": _at("install", "--apply", more=lambda place: ["--to", place.replica]),

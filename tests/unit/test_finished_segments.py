@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
 from tests.reference.tiered import rows_of, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -20,19 +19,14 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
-from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
-from tiersnap.remote_storage.own_objects.deletion_record import Deleting, ExpireRecord, write_record
-from tiersnap.remote_storage.publish.publish import exit_code_of
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +52,7 @@ def folder(tmp_path) -> Path:
 
 
 def published(store, layout, wanted="orders"):
-    return finished_segments(RemoteLocation(store, layout), lambda topic: topic == wanted).segments
+    return finished_segments(RemoteLocation(store, layout), lambda topic: topic == wanted)
 
 
 def date_objects(store: DirectoryStore, stem: str) -> None:
@@ -76,47 +70,6 @@ def test_each_complete_copy_is_told_with_all_that_the_brokers_need(store, layout
     assert {(each.state, each.broker_id) for each in found} == {(SegmentState.COPY_SEGMENT_FINISHED, -1)}
     assert published(store, layout, "other") == []
     assert finished_of(RemoteLocation(store, layout), PARTITION) == found
-
-
-def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout, folder, tmp_path):
-    segments = {offset: [lb.data_batch(offset, 1, 7, 0, offset)] for offset in (0, 1)}
-    other = lb.write_partition(tmp_path / "logs", "payments", 0, segments, high_watermark=2, topic_id=OTHER_ID)
-    (payment,) = tier_other(other, store, layout)
-    tier(folder, store, layout=layout)
-    store.put_if_absent(keys.expire(PARTITION), b"{")
-    found = finished_segments(RemoteLocation(store, layout), lambda _: True)
-    assert [each.id.segment_id for each in found.segments] == [payment]
-    ((partition, error),) = found.damaged.items()
-    assert (partition, error.exit_code) == (PARTITION, ExitCode.DATA_CORRUPT)
-    assert "not a record of tiersnap expire" in error.message
-    assert "move this object away" in error.hint
-    refused = PublishPlan(partition, refusal=error)
-    assert exit_code_of([refused]) is ExitCode.DATA_CORRUPT
-    assert exit_code_of([refused, PublishPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
-
-
-def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store, layout, folder):
-    tier(folder, store, layout=layout)
-    store.put_if_absent(keys.expire(OTHER), b"{")
-    found = finished_segments(RemoteLocation(store, layout), lambda _: True)
-    assert (len(found.segments), found.damaged) == (3, {})
-
-
-def tier_other(folder: Path, store: DirectoryStore, layout: Layout) -> list[str]:
-    """Tier a partition whose name is not that of PARTITION; its segment ids."""
-    (ready,) = planned(folder)
-    rows = rows_of(tier_partition(RemoteLocation(store, layout), OTHER, [ready], Tierer("run", NOW)))
-    return [rows[-1]["segment_id"]]
-
-
-def test_no_record_of_expire_is_asked_for_where_the_listing_shows_none(store, layout, folder):
-    tier(folder, store, layout=layout)
-    watched = FlakyStore(store, {}, counted={"read"})
-    assert len(finished_of(RemoteLocation(watched, layout), PARTITION)) == 3
-    assert watched.calls == []
-    write_record(store, PARTITION, ExpireRecord(5, (Deleting(new_segment_id(), 0, 5),)))
-    assert len(finished_of(RemoteLocation(watched, layout), PARTITION)) == 3
-    assert watched.calls == ["read"]
 
 
 def test_what_the_other_layout_and_others_wrote_is_left_alone(store, layout, folder):

@@ -1,4 +1,4 @@
-"""What ended attempts and killed processes left goes with the next run and with expire, and no cluster is asked."""
+"""What ended attempts and killed processes left goes with the next run, and no cluster is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age, aiven, rows_of
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
-from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -27,11 +26,7 @@ from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.own_objects.process import this_process
-from tiersnap.remote_storage.retire.expire_delete import carry_out
-from tiersnap.remote_storage.retire.expire_plan import plan_partition
-from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED
@@ -69,16 +64,6 @@ def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
 
 def present(store: ObjectStore) -> RemoteInventory:
     return list_remote_partition(aiven(store), PARTITION)
-
-
-def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
-    """Plan and carry out; objects that ended attempts had left."""
-    stored = list_partition_objects(store, PARTITION)
-    plan = plan_partition(store, stored, Managed(manager, ""), Retention(store.now(), **limits))
-    done = carry_out(store, plan)
-    assert done.error is None
-    assert done.swept.objects == len(plan.leftovers)
-    return done.swept.objects
 
 
 def late_write(store: DirectoryStore, source: Path, *, suffix: str) -> str:
@@ -125,34 +110,6 @@ def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: 
     assert store.head(key) is None
 
 
-@pytest.mark.parametrize("manager", [Manager.NOBODY, Manager.BROKERS])
-def test_expire_removes_a_late_object_of_an_ended_attempt(
-    store: DirectoryStore, source: Path, manager: Manager
-) -> None:
-    key = late_write(store, source, suffix=".log")
-    for info in list(store.list()):
-        age(store, info.key, 2 * DAY)
-    assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
-    assert store.head(key) is None
-    assert len(list_remote_partition(aiven(store), ORDERS).segments) == 3
-
-
-@pytest.mark.parametrize("number", [0, 2])
-@pytest.mark.parametrize("limit", [{"milliseconds": DAY}, {"log_start_offset": 15}])
-def test_expire_removes_what_is_left_of_a_segment_that_lost_an_object(
-    store: DirectoryStore, tmp_path: Path, number: int, limit: dict[str, int]
-) -> None:
-    tier_ours(store, LAYOUT, tmp_path / "logs")
-    lost = present(store).segments[number]
-    store.delete([key for key in lost.keys if key.endswith(".rsm-manifest")])
-    make_old(store)
-    assert expire(store, milliseconds=100 * 365 * DAY) == 0, "its retention has not passed"
-    expire(store, **limit)
-    left = [info.key for info in store.list() if lost.segment_id in info.key]
-    is_behind_the_end = number == 2 and "log_start_offset" in limit
-    assert bool(left) == is_behind_the_end, "user data stayed"
-
-
 def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     """An attempt of another host that was killed behind its log; nobody goes on with it."""
     segments = planned(write_log(tmp_path / "logs"))
@@ -188,7 +145,6 @@ def test_sweep_partition_leaves_what_no_claim_names_and_whole_segments(store: Di
     make_old(store)
     before = [info.key for info in store.list()]
     assert sweep_partition(store, present(store)).objects == 0
-    assert expire(store, milliseconds=100 * 365 * DAY) == 0
     assert [info.key for info in store.list()] == before
 
 
@@ -208,15 +164,14 @@ def test_sweep_store_removes_old_probes_and_temporary_files_of_ours(store: Direc
     assert [info.key for info in store.list()] == probes[1:]
 
 
-def test_tier_and_expire_say_what_killed_processes_left(store: DirectoryStore, source: Path) -> None:
-    for words in (["tier", source], ["expire", "--topic", "orders", "--retention", "100000d", "--unmanaged"]):
-        probe = f"{PROBES}{'a' * 32}"
-        store.put_if_absent(probe, b"?")
-        age(store, probe, 2 * DAY)
-        ran = tiersnap(*words, "--remote", store.root, "--apply")
-        assert_said(ran, 0, "removed what ended attempts and killed processes had left: 1 probe")
-        assert json.loads(ran.out)["result"]["leftovers_removed"] == {"probes": 1}
-        assert store.head(probe) is None
+def test_tier_says_what_killed_processes_left(store: DirectoryStore, source: Path) -> None:
+    probe = f"{PROBES}{'a' * 32}"
+    store.put_if_absent(probe, b"?")
+    age(store, probe, 2 * DAY)
+    ran = tiersnap("tier", source, "--remote", store.root, "--apply")
+    assert_said(ran, 0, "removed what ended attempts and killed processes had left: 1 probe")
+    assert json.loads(ran.out)["result"]["leftovers_removed"] == {"probes": 1}
+    assert store.head(probe) is None
 
 
 def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:

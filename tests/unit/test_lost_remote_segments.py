@@ -12,7 +12,7 @@ from tests.reference.command import tiersnap
 from tests.reference.flaky_store import Fault, FlakyStore
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import write_partition
-from tests.reference.tiered import age, tier
+from tests.reference.tiered import tier
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS, publishable
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import keys
@@ -20,7 +20,6 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -164,16 +163,6 @@ def test_tier_leaves_a_gap_where_a_brokers_segment_lost_an_object(store: Directo
     tier(source / "orders-0", store)
     lose(store, 10, KeyKind.LOG)
     assert verdicts(run(store, source, "run-1", open_layout("aiven")))[10] == "GAP_IN_REMOTE"
-
-
-def test_tier_leaves_what_expire_deleted(store: DirectoryStore, source: Path) -> None:
-    run(store, source, "run-1", open_layout("aiven"))
-    for info in list(store.list()):
-        age(store, info.key, 2 * STALE_AFTER_MS)
-    store.put_if_absent(keys.expire(ORDERS), b'{"version":1,"logStartOffset":20,"deleting":[]}')
-    lose(store, 0)
-    lose(store, 10, KeyKind.RSM_MANIFEST)
-    assert verdicts(run(store, source, "run-2", open_layout("aiven")))[10] == "EXPIRED"
 
 
 def test_run_uploads_a_lost_segment_again_whatever_its_tables_say(tmp_path: Path, source: Path) -> None:

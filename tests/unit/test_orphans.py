@@ -359,6 +359,15 @@ def test_of_a_deleted_topic_all_that_is_ours_goes(store, layout, tmp_path):
     assert list(store.list()) == []
 
 
+def test_of_a_deleted_topic_an_object_of_another_name_stays(store, layout, tmp_path):
+    told = of_a_deleted_topic(store, layout, tmp_path)
+    other = f"{keys.partition_claims(PARTITION)}expire.json"
+    store.put_if_absent(other, b"{")
+    make_old(store)
+    list(remove(store, orphans(store, told)))
+    assert [info.key for info in store.list()] == [other]
+
+
 def test_of_a_deleted_topic_claims_stay_as_long_as_anything_lies_beside_them(store, layout, tmp_path):
     told = of_a_deleted_topic(store, layout, tmp_path)
     (theirs, *_) = brokers_copies(store, layout, tmp_path / "logs")
@@ -492,7 +501,7 @@ SEGMENT_KEY = f"{keys.partition_segments(PARTITION, local=False)}{5:020d}-{'A' *
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY), []),
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY + 1), [(OrphanKind.UPLOAD, Fate.LEAVE)]),
         (UnfinishedUpload("of somebody", "1", 0, DAY + 1), []),
-        (UnfinishedUpload(keys.expire(PARTITION), "1", 0, DAY + 1), []),
+        (UnfinishedUpload(keys.manifests(PARTITION), "1", 0, DAY + 1), []),
         (UnfinishedUpload(keys.snapshot(PARTITION, 5), "1", 0, DAY + 1), []),
     ],
 )

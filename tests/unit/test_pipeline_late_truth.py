@@ -10,13 +10,6 @@ import pytest
 
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
-from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
-from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.retire.expire_delete import delete_expired
-from tiersnap.remote_storage.retire.expire_plan import plan_partition
-from tiersnap.remote_storage.retire.known_to_cluster import Managed, Manager
-from tiersnap.remote_storage.retire.retention import Retention
 
 pytestmark = pytest.mark.unit
 
@@ -59,19 +52,6 @@ def test_a_log_that_always_outruns_its_high_watermark_is_tiered_behind_it(runner
         say_high_watermark(runner.source, last - 3)
         ran = runner()
     assert ran.verdicts == {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 7}
-
-
-def test_what_expire_took_no_run_brings_back_until_its_record_is_moved_away(runner: Runner) -> None:
-    assert runner().verdicts == TIERED
-    partition, store = TopicIdPartition("orders", ID, 0), runner.store
-    stored, everything = list_partition_objects(store, partition), Retention(store.now(), log_start_offset=30)
-    plan = plan_partition(store, stored, Managed(Manager.NOBODY, ""), everything)
-    assert len(list(delete_expired(store, plan))) == 3
-    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "EXPIRED": 3}
-    assert list_partition_objects(store, partition).attempts == ()
-    assert runner().did_nothing
-    (Path(runner.remote) / keys.expire(partition)).unlink()
-    assert runner().verdicts == TIERED
 
 
 @pytest.mark.parametrize("apply", [True, False])

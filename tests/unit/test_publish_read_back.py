@@ -14,7 +14,6 @@ from tests.reference.remote_segments import PARTITION, remote_segment
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
-from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -61,7 +60,7 @@ def publish(cluster: ModelCluster, tmp_path: Path) -> Callable[[], Published]:
         )
     topic, store, log_dirs = MetadataTopic.of(cluster), DirectoryStore(tmp_path), (str(tmp_path / "disk"),)
     run = Publish(cluster, topic, aiven(store), lambda: PROOF, log_dirs)
-    return lambda: run.run(Finished([A, B, C, of(A, LATER)]), apply=True)
+    return lambda: run.run([A, B, C, of(A, LATER)], apply=True)
 
 
 def states(cluster: ModelCluster, partition: TopicIdPartition) -> list[tuple[str, SegmentState]]:

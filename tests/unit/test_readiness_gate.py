@@ -37,7 +37,6 @@ Spoil = Callable[[SegmentFacts, PartitionFacts, RemoteCoverage], tuple[SegmentFa
 SPOILERS: list[tuple[Verdict, Spoil]] = [
     (Verdict.ALREADY_TIERED, lambda s, p, r: (s, p, replace(r, covered=((0, 10),), highest=10))),
     (Verdict.COPY_IN_FLIGHT, lambda s, p, r: (s, p, replace(r, in_flight=frozenset({0})))),
-    (Verdict.EXPIRED, lambda s, p, r: (s, p, replace(r, expired_to=10))),
     (Verdict.GAP_IN_REMOTE, lambda s, p, r: (s, p, replace(r, highest=10))),
     (Verdict.ACTIVE_SEGMENT, lambda s, p, r: (replace(s, next_base_offset=None), p, r)),
     (Verdict.INTERNAL_TOPIC, lambda s, p, r: (s, replace(p, internal="internal topic"), r)),
@@ -166,9 +165,6 @@ SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
         (RemoteCoverage(((10, 30),), 30, unfinished=((10, 20),)), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
         # Covered, but above the highest offset of the newest epoch that is there: the broker copies it again.
         (RemoteCoverage(((0, 40),), 0), "READY READY READY READY"),
-        (RemoteCoverage(expired_to=20), "EXPIRED EXPIRED READY READY"),
-        (RemoteCoverage(expired_to=19), "EXPIRED READY READY READY"),
-        (RemoteCoverage(((10, 30),), 30, expired_to=30), "EXPIRED ALREADY_TIERED ALREADY_TIERED READY"),
         (RemoteCoverage(((0, 10),), 10, frozenset({10})), "ALREADY_TIERED COPY_IN_FLIGHT GAP_BEFORE GAP_BEFORE"),
     ],
 )

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.unit
 CODES = {
     "ALREADY_TIERED": (0, 0),
     "COPY_IN_FLIGHT": (0, 0),
-    "EXPIRED": (0, 0),
     "GAP_IN_REMOTE": (0, 4),
     "ACTIVE_SEGMENT": (0, 0),
     "INTERNAL_TOPIC": (0, 0),

@@ -24,7 +24,7 @@ TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
 OURS_ALONE = {
     *(KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER),
-    *(KeyKind.CLAIM, KeyKind.EXPIRE, KeyKind.MANIFESTS, KeyKind.UNBLOCK),
+    *(KeyKind.CLAIM, KeyKind.MANIFESTS, KeyKind.UNBLOCK),
 }
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
@@ -53,7 +53,7 @@ parsed_keys = st.one_of(
         offsets,
         st.integers(0, (1 << 31) - 1),
     ),
-    st.builds(ParsedKey, st.sampled_from((KeyKind.EXPIRE, KeyKind.MANIFESTS)), with_id),
+    st.builds(ParsedKey, st.just(KeyKind.MANIFESTS), with_id),
     st.builds(lambda topic, topic_id: ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(topic, topic_id, 0)), topics, uuids),
 )
 
@@ -66,7 +66,6 @@ def key_of(key: ParsedKey) -> str:
         KeyKind.SNAPSHOT: lambda: keys.snapshot(at, offset),
         KeyKind.CLUSTER: lambda: keys.cluster(at),
         KeyKind.CLAIM: lambda: keys.claim(at, offset, key.leader_epoch or 0),
-        KeyKind.EXPIRE: lambda: keys.expire(at),
         KeyKind.MANIFESTS: lambda: keys.manifests(at),
         KeyKind.UNBLOCK: lambda: keys.unblock(at.topic, at.topic_id or ""),
     }
@@ -111,7 +110,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys.__doc__ or ""
     examples = re.findall(r"^    (\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 11
+    assert len(examples) == 10
     for example in examples:
         assert key_of(keys.parse(example)) == example
 

@@ -25,7 +25,6 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import ReadByBrokers, read_by_brokers
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_segment
 from tiersnap.remote_storage.inventory.segment_objects import list_segments
-from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -511,12 +510,11 @@ def outcomes(done: Sequence[Mending]) -> list[tuple[str, str]]:
 
 
 def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
-    """Nobody can tell what `expire` deletes of the other one, whose segments are nowhere."""
-    poisoned.store.put_if_absent(keys.expire(add_lost(poisoned)), b"{")
-    done = poisoned.mend()
+    add_lost(poisoned)
+    done = poisoned.mend(store=NoListing(poisoned.store, "claims/a-other", RemoteStorageError("a-other: AccessDenied")))
     assert outcomes(done) == BOTH
     (failure,) = poisoned.failures
-    assert "expire.json" in failure.message
+    assert failure.message == "a-other: AccessDenied"
     assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
     assert exit_code_of([], poisoned.failures) is failure.exit_code
 

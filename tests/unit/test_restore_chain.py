@@ -94,7 +94,7 @@ def test_what_retention_took_from_the_beginning_is_no_gap_unless_it_was_asked_fo
         plan_chain(copies, ((0, 0),), log_start_offset=50)
 
 
-def test_a_head_that_is_not_usable_is_no_retention_unless_it_is_being_deleted():
+def test_a_head_that_is_not_usable_is_no_retention():
     copies = [copy_of(100, 110), copy_of(110, 120)]
     broken = [IncompleteSegment("brokenbrokenbrokenbrok", 40, "no .log")]
     said = r"t-0: the log would begin at offset 100, and 1 older segment is not usable: .*brokenbroken.* 40: no \.log"
@@ -103,7 +103,6 @@ def test_a_head_that_is_not_usable_is_no_retention_unless_it_is_being_deleted():
     assert raised.value.exit_code == 4
     assert "--log-start 100 --partition 0" in raised.value.hint
     assert bounds(plan_chain(copies, ((0, 0),), unusable=broken, log_start_offset=100))[0] == (100, 110)
-    assert plan_chain(copies, ((0, 0),), unusable=broken, is_expired=lambda _: True).missing_below == 100
     assert plan_chain(copies, ((0, 100),), unusable=broken).missing_below is None, "the log began behind it"
 
 

@@ -88,7 +88,7 @@ def test_a_published_segment_that_reaches_behind_the_end_is_a_missing_tail():
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
-    finished = finished_segments(aiven(store), lambda _: True).segments
+    finished = finished_segments(aiven(store), lambda _: True)
     asked = ("--bootstrap-server", "127.0.0.1:1")
 
     def said(state: SegmentState, *bases: int) -> None:

@@ -162,7 +162,7 @@ def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: Seg
     assert read == replace(found, snapshot=NOT_READ)
 
 
-@given(st.builds(StoredReplay, facts=partition_facts, leader_epochs=st.none() | pairs, expired_to=maybe))
+@given(st.builds(StoredReplay, facts=partition_facts, leader_epochs=st.none() | pairs))
 def test_what_a_replay_was_made_of_comes_back_from_its_row(found: StoredReplay) -> None:
     assert through_the_table(Fact(*KEY, FactKind.REPLAYED, replayed=found)).replayed == found
 

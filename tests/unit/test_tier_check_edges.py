@@ -14,7 +14,6 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.poisoned_tier import NOW, TOPIC_ID, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.snapshot.report.remote_checks import RemoteChecked, read_lines, remote_checked
@@ -92,12 +91,6 @@ def test_verify_suspects_what_was_not_finished_before_the_first_segment(at: Pois
     unfinished(at, 0)
     unfinished(at, 222)
     assert verdicts(checked(at, depth="metadata")) == [(0, "SUSPECT"), (222, "MISSING")]
-
-
-def test_verify_says_nothing_of_leftovers_below_what_expire_deleted(at: PoisonedTier) -> None:
-    unfinished(at, 0)
-    write_record(DirectoryStore(at.remote), CHURN, ExpireRecord(108))
-    assert_said(checked(at), 0, "6 of 6 remote segments are sound")
 
 
 def test_verify_sees_no_hole_in_a_segment_that_was_mended_since(at: PoisonedTier, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_is_tiered_in_one_layout_is_refused_in_the_other_and_stays_as_it_is
 
     assert {key: each for key, each in files(remote).items() if "/snapshots/" not in f"/{key}"} == before
     store = DirectoryStore(remote)
-    told = finished_segments(RemoteLocation(store, open_layout(right)), lambda _: True).segments
+    told = finished_segments(RemoteLocation(store, open_layout(right)), lambda _: True)
     manifests = len([key for key in before if key.startswith("claims/")])
     assert len(told) == manifests > 0
     assert tier(*words, right).exit_code == 0
@@ -234,7 +234,7 @@ def kept(remote: Path) -> dict[str, int]:
 
 def publishable(store: ObjectStore) -> list[int]:
     """Base offsets of what `publish` would tell the brokers of."""
-    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True).segments]
+    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True)]
 
 
 def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, tmp_path: Path) -> None:
@@ -424,14 +424,13 @@ def test_claims_that_cannot_be_read_are_asked_again_only_where_that_helps(
     assert [[isinstance(error, TransientError) for error in each.errors] for each in done] == [[is_transient]] * 2
 
 
-def test_a_damaged_record_of_expire_is_damage_whose_way_on_is_said_and_holds_up_its_partition_alone(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_cluster_record_holds_up_its_partition_alone(source: Path, tmp_path: Path) -> None:
     topic_id = "5GXaOJXiRzOuReKRIUWzvw"
     write_partition(source, "payments", 0, SEGMENTS, topic_id=topic_id, high_watermark=35, indexes=True)
-    DirectoryStore(tmp_path / "remote").put_if_absent(keys.expire(TopicIdPartition("payments", topic_id, 0)), b"{")
+    (source / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=EArE95XTQEqfBLWnpGnLIQ\n")
+    DirectoryStore(tmp_path / "remote").put_if_absent(keys.cluster(TopicIdPartition("payments", topic_id, 0)), b"{")
     ran = tier(source, tmp_path / "remote", "--apply")
-    assert_said(ran, 5, "not a record of tiersnap expire", "move this object away")
+    assert_said(ran, 5, "not the name of a cluster", "move it away")
     assert {name for name, _ in names(copies(tmp_path / "remote"))} == {"orders-0"}
 
 

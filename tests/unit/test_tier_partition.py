@@ -40,7 +40,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
-from tiersnap.remote_storage.own_objects.deletion_record import ExpireRecord, write_record
 from tiersnap.remote_storage.own_objects.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -127,13 +126,6 @@ def test_tier_partition_fails_at_its_first_segment_when_the_store_lists_nothing(
     (row,) = run(flaky, layout, segments)
     assert (row["start_offset"], row["state"]) == (CLOSED[0], None)
     assert row["error"]
-
-
-def test_tier_partition_copies_nothing_that_expire_deleted_meanwhile(store, layout, segments):
-    write_record(store, PARTITION, ExpireRecord(segments[1].base_offset))
-    (row,) = run(store, layout, segments)
-    assert "tiersnap expire deleted" in row["error"]
-    assert run(store, layout, segments[1:])[-1]["state"] == "COPY_SEGMENT_FINISHED"
 
 
 def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layout, segments):

@@ -49,7 +49,7 @@ def logs_of(store: ObjectStore) -> list[int]:
 
 
 def publishable(store: ObjectStore) -> list[int]:
-    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True).segments]
+    return [each.start_offset for each in finished_segments(aiven(store), lambda _: True)]
 
 
 @pytest.fixture(params=["nobody", "another-holds", "another-finished"])

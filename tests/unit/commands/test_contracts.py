@@ -51,9 +51,6 @@ CALLS: Calls = {
     "install": lambda at: ["--remote", at["remote"], "--to", at["log"]],
     "restore": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "restore --segments": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
-    "expire": lambda at: [
-        *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
-    ],
     "transactions list": lambda at: [at["transactions"], *ONE_PARTITION],
     "transactions describe": lambda at: [at["transactions"], *ONE_PARTITION, "--transactional-id", TRANSACTIONAL_ID],
     "transactions find-hanging": lambda at: [at["log"], "--all"],

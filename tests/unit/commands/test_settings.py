@@ -56,7 +56,7 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("repair:\n  keep: deltas\n", "'keep' is no setting of repair"),
         ("apply: true\n", "--apply is said on the command line, each time"),
         ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
-        ("expire:\n  topic: .*\n", "--topic is said on the command line, each time"),
+        ("restore:\n  topic: orders\n", "--topic is said on the command line, each time"),
         ("unmanaged: true\n", "--unmanaged is said on the command line, each time"),
         ("partition: churn-0\n", "--partition is said on the command line, each time"),
         ("topic:\n", "topic has no value"),
@@ -76,10 +76,10 @@ def test_a_file_with_something_unknown_is_refused_by_name(
     assert said in capsys.readouterr().err
 
 
-def test_a_topic_for_other_commands_is_none_for_one_that_deletes(tmp_path: Path, capsys: Capture) -> None:
+def test_a_topic_for_other_commands_is_none_for_one_that_names_its_own(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "tiersnap.yaml"
-    path.write_text(f"remote: {tmp_path}\ntopic: .*\n")
-    assert tiersnap(["--config", str(path), "expire", "--retention", "30d", "--unmanaged", "--apply"]) == 2
+    path.write_text(f"remote: {tmp_path}\ntopic: orders\n")
+    assert tiersnap(["--config", str(path), "restore", "fetch", "--partition", "0", "--offset", "0"]) == 2
     assert "Missing option '--topic'" in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.command import assert_said
 from tests.reference.restoring import (
     CLUSTER,
     END,
@@ -25,9 +26,12 @@ pytestmark = pytest.mark.unit
 
 
 def test_what_is_not_there_is_said(store, disk, tmp_path):
-    assert restore(store, disk, topic="nothing").exit_code == 2
+    for topic in ("nothing", TOPIC[:-1]):
+        assert_said(restore(store, disk, topic=topic), 2, f"no remote segment of {topic}\n", "--remote names the place")
     missing = restore(store, disk, "--partition", "0", "--partition", "3")
-    assert "partition 3" in missing.err
+    assert_said(missing, 2, f"no remote segment of {TOPIC}, partition 3", "--remote names the place")
+    another = restore(store, disk, "--topic-id", "BBBBBBBBBBBBBBBBBBBBBQ")
+    assert_said(another, 2, f"no remote segment of {TOPIC}", "--remote names the place")
     nowhere = restore(store, tmp_path / "nowhere")
     assert nowhere.exit_code == 2
     (disk / "meta.properties").unlink()
