@@ -16,10 +16,8 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
-from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
@@ -74,8 +72,7 @@ class LocalLog:
         Of several that end at one offset, one of them.
         """
         epochs, first = self.partition.leader_epochs or (), self.partition.first_base_offset
-        covered = coverage_of([copy.facts for copy in copies], epochs, ENDLESS)
-        ending = {copy.end_offset: copy for copy in copies if copy.end_offset > first and covered.covers(*copy.bounds)}
+        ending = {copy.end_offset: copy for copy in copies if copy.end_offset > first and copy.facts.is_of(epochs)}
         if not (ending and self.partition.segments):
             return ToldLocally()
 

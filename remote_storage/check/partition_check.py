@@ -42,7 +42,7 @@ from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, joined
+from tiersnap.snapshot.log.leader_epochs import Interval, joined
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
@@ -167,16 +167,15 @@ class PartitionCheck:
         if isinstance(found, IncompleteSegment):
             return []
         if found is not None:
-            return self._agreed(found)
+            return found.facts.held(self._told_lineage(found))
         known = self.known.get(attempt.segment_id)
         if known is not None and known.next_base_offset is not None:
             return [(known.base_offset, known.next_base_offset)]
         return [(attempt.start_offset, following or attempt.start_offset + 1)]
 
-    def _agreed(self, copy: RemoteSegment) -> list[Interval]:
-        if not self._lineage:
-            return [(copy.leader_epochs[0][1], copy.end_offset)]
-        return agreed_intervals(copy.leader_epochs, copy.end_offset, self._lineage)
+    def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
+        """Return the leader epochs of the newest segment; the copy's own if none can be read."""
+        return self._lineage or copy.leader_epochs
 
     def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
         begin, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
@@ -224,8 +223,7 @@ class PartitionCheck:
                     yield self._of_copy(copy, check.told(copy, data))
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:
-        # The leader epochs of a copy may begin inside it, where the log start had moved to.
-        return (max(copy.leader_epochs[0][1], copy.start_offset), copy.end_offset) in self._agreed(copy)
+        return copy.facts.is_of(self._told_lineage(copy))
 
     def _of_copy(self, copy: RemoteSegment, told: Told) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)

@@ -64,7 +64,7 @@ class HostInventory:
         return self._asked(partition, ask, unknown)
 
     def _is_tiered(self, partition: Partition) -> bool:
-        first, last = partition.first_base_offset, partition.segments[-1].base_offset
+        first, last = partition.log_start_offset, partition.segments[-1].base_offset
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:

@@ -30,7 +30,7 @@ from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
+from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing
@@ -137,8 +137,7 @@ def find_lost(
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
     left = {each.segment_id for each in found.leftovers}
-    copies = ((copy.leader_epochs, copy.end_offset) for copy in found.segments)
-    held = [interval for copy in copies for interval in agreed_intervals(*copy, lineage)]
+    held = [interval for copy in found.segments for interval in copy.facts.held(lineage)]
     first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
     for base, end in segments:
         if end > reached:

@@ -27,9 +27,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_runs import fold_segment
@@ -59,7 +57,8 @@ class RemoteLog:
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
-        own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))
+        lineage = partition.leader_epochs or ()
+        own = (copy for copy in copies if copy.start_offset < offset and copy.facts.is_of(lineage))
         return cls(location, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
 
     @property
@@ -172,11 +171,6 @@ def metadata_of(
         segment_size=1,
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )
-
-
-def _is_of_lineage(copy: RemoteSegment, partition: Partition) -> bool:
-    remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
-    return remote.covers(copy.start_offset, copy.end_offset)
 
 
 def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:

@@ -10,7 +10,7 @@ the copies are laid end to end. Where several hold the next offset, the first of
     4. the later attempt, by its time and then by its segment id
 
 A copy that overlaps its neighbours (replicas roll at different offsets) is cut at a batch. The rules of the lineage are
-those of snapshot.log.lineage.
+those of snapshot.log.leader_epochs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.restore.request import LeftOutCopy
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.leader_epochs import agreed_intervals
 from tiersnap.snapshot.units import count_of
 
 _MOST_GAPS_NAMED = 10
@@ -131,14 +130,8 @@ def plan_chain(
 
 
 def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[LogPiece]:
-    """The offsets of a copy that belong to the lineage, as one piece a stretch.
-
-    Epochs that begin inside the copy say that the log start had moved there: what lies before is in the copy all the
-    same, and is taken with it, as a batch may lie across.
-    """
-    epochs = copy.metadata.segment_leader_epochs
-    intervals = agreed_intervals(epochs, copy.end_offset, lineage)
-    return [LogPiece(copy, copy.start_offset if start == epochs[0][1] else start, end) for start, end in intervals]
+    """The offsets of a copy that belong to the lineage, as one piece a stretch."""
+    return [LogPiece(copy, start, end) for start, end in copy.facts.held(lineage)]
 
 
 def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:

@@ -58,6 +58,21 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
     return joined(agreed)
 
 
+def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
+    """Return the offsets of a copy that belong to the lineage: as `agreed_intervals`, from the first record on.
+
+    Epochs that begin inside the copy say that the log start had moved there, or that older records have none. What lies
+    before is in the copy all the same.
+
+    Args:
+        start: base offset of the copy.
+        end, epochs, lineage: see `agreed_intervals`.
+    """
+    agreed = agreed_intervals(epochs, end, lineage)
+    first = epochs[0][1] if epochs else start
+    return [(start if begin == first else begin, stop) for begin, stop in agreed]
+
+
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
     """The same offsets as ascending intervals that neither touch nor overlap; empty ones are dropped."""
     found: list[Interval] = []

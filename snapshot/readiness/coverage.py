@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, epoch_ranges, joined
+from tiersnap.snapshot.log.leader_epochs import Interval, epoch_ranges, held_intervals, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,14 @@ class CopyFacts:
     # All its objects are there and it is visible: manifest with its objects and sizes, every file of a
     # LocalTieredStorage folder, or COPY_SEGMENT_FINISHED. What is not complete covers nothing.
     is_complete: bool = True
+
+    def held(self, lineage: LeaderEpochs) -> list[Interval]:
+        """Return its offsets that belong to the lineage; see held_intervals."""
+        return held_intervals(self.start_offset, self.end_offset, self.leader_epochs, lineage)
+
+    def is_of(self, lineage: LeaderEpochs) -> bool:
+        """Return whether all of it belongs to the lineage."""
+        return self.held(lineage) == [(self.start_offset, self.end_offset)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,8 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
         log_end_offset: of the local log, exclusive.
     """
     complete = [copy for copy in copies if copy.is_complete]
-    agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
-    return RemoteCoverage(tuple(joined(agreed)), _highest(complete, lineage, log_end_offset))
+    held = (each for copy in complete for each in copy.held(lineage))
+    return RemoteCoverage(tuple(joined(held)), _highest(complete, lineage, log_end_offset))
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

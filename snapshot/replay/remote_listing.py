@@ -82,7 +82,8 @@ class RemoteListing:
         """Return the base offsets of the segments that remote storage holds whole."""
         remote = self.coverage(partition.leader_epochs)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
-        return frozenset(base for base, end in closed if end is not None and remote.has_segment(base, end))
+        start = partition.log_start_offset
+        return frozenset(base for base, end in closed if end is not None and remote.has_segment(base, end, start))
 
 
 NOTHING_SEEN = RemoteListing()

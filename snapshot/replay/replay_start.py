@@ -138,11 +138,9 @@ def known_state(
 
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
     """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
-
-    def agrees(copy: ListedCopy) -> bool:
-        return RemoteListing((copy,)).coverage(partition.leader_epochs).covers(copy.start_offset, copy.end_offset)
-
-    return [copy for copy in copies if copy.end_offset in ends and agrees(copy)]
+    lineage = partition.leader_epochs or ()
+    ending = (copy for copy in copies if copy.is_finished and copy.end_offset in ends)
+    return [copy for copy in ending if copy.facts.is_of(lineage)]
 
 
 def claimed_start(

@@ -17,7 +17,7 @@ ENDLESS = 1000
 
 @st.composite
 def epochs(draw: st.DrawFn, start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """Leader epochs of [start, end): the first begins at the start, as a segment's do."""
+    """Leader epochs of [start, end): the first begins at the start."""
     starts = [start, *sorted(draw(st.sets(st.integers(start + 1, max(start + 1, end - 1)), max_size=3)))]
     numbers = sorted(draw(st.sets(st.integers(0, 7), min_size=len(starts), max_size=len(starts))))
     return tuple((number, at) for number, at in zip(numbers, starts, strict=True) if at < end)
@@ -27,7 +27,8 @@ def epochs(draw: st.DrawFn, start: int, end: int) -> tuple[tuple[int, int], ...]
 def copies(draw: st.DrawFn) -> CopyFacts:
     start = draw(st.integers(0, 50))
     end = start + draw(st.integers(1, 20))
-    return CopyFacts(start, end, draw(epochs(start, end)), draw(st.sampled_from([True, True, True, False])))
+    begin = draw(st.sampled_from([start, start, (start + end) // 2]))  # the log start had moved into the segment
+    return CopyFacts(start, end, draw(epochs(begin, end)), draw(st.sampled_from([True, True, True, False])))
 
 
 def epoch_at(entries: tuple[tuple[int, int], ...], offset: int) -> int | None:
@@ -35,10 +36,12 @@ def epoch_at(entries: tuple[tuple[int, int], ...], offset: int) -> int | None:
 
 
 def counts(copy: CopyFacts, lineage: tuple[tuple[int, int], ...], offset: int) -> bool:
-    """Whether the copy's record at the offset is the lineage's."""
-    epoch = epoch_at(copy.leader_epochs, offset)
-    if epoch is None or not copy.start_offset <= offset < copy.end_offset:
+    """Whether the copy's record at the offset is the lineage's; what lies before its epochs goes with the first one."""
+    if not copy.start_offset <= offset < copy.end_offset:
         return False
+    offset = max(offset, copy.leader_epochs[0][1])
+    epoch = epoch_at(copy.leader_epochs, offset)
+    assert epoch is not None
     if offset < lineage[0][1]:
         return epoch <= lineage[0][0]
     return epoch == epoch_at(lineage, offset)
@@ -109,6 +112,14 @@ def test_joined_intervals_hold_the_same_offsets(intervals: list[tuple[int, int]]
 def test_what_a_copy_knows_from_below_the_cut_lineage_counts_if_its_epoch_is_not_newer() -> None:
     assert agreed_intervals(((1, 0), (2, 40)), 60, ((2, 50),)) == [(0, 60)]
     assert agreed_intervals(((3, 0),), 60, ((2, 50),)) == []
+
+
+def test_segment_that_the_log_start_is_in_is_held_whole_by_its_copy() -> None:
+    copy = CopyFacts(0, 10, ((4, 6),))
+    for lineage in (((4, 6),), ((4, 8),), ((4, 6), (5, 10))):
+        assert (copy.held(lineage), copy.is_of(lineage)) == ([(0, 10)], True)
+    assert (copy.held(((4, 6), (5, 8))), copy.is_of(((4, 6), (5, 8)))) == ([(0, 8)], False)
+    assert (copy.held(((3, 0),)), copy.held(())) == ([], [])
 
 
 def test_no_offset_is_covered_by_anything_and_empty_intervals_cover_none() -> None:
