@@ -101,6 +101,13 @@ def _partition(text: str) -> TopicPartition:
     return found
 
 
+def _log_start(text: str) -> tuple[TopicPartition, int]:
+    name, _, offset = text.rpartition("=")
+    if not re.fullmatch("[0-9]{1,18}", offset):
+        raise ValueError(f"{text!r} is not TOPIC-PARTITION=OFFSET, as in orders-0=100")
+    return _partition(name), int(offset)
+
+
 def _broker(text: str) -> BrokerEra:
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
 
@@ -155,6 +162,8 @@ TIME_OR_BOUNDARY: Parsed[int | None] = Parsed(
 # An expression that must match a whole topic name; <topic>-<partition>, as the folder is called.
 PATTERN = Parsed("regex", _pattern)
 PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str, value)))
+# A partition and its log start offset.
+LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
 # A release such as 3.9 or 3.9.1: as the era of its brokers, as that of its Java clients, as it is typed.
 BROKER_RELEASE = Parsed("release", _broker)
 CLIENT_RELEASE = Parsed("release", _client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from tiersnap.jobs.option_types import (
     DURATION,
+    LOG_START,
     PARTITION,
     PATTERN,
     PLACE,
@@ -39,12 +40,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
 # Types of what commands are given; those of options that arrive as one value are defined beside them.
 __all__ = ["BrokerExpiry", "Cluster", "RemoteView", "S3Settings", "Selection"]
 TopicPattern = re.Pattern[str] | None
+LogStarts = Mapping["TopicPartition", int]
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
 LAYOUTS = ("aiven", "local-tiered-storage")
@@ -224,6 +227,26 @@ selection_options = as_one(
 )
 
 
+def _log_starts(stated: tuple[tuple[TopicPartition, int], ...]) -> LogStarts:
+    return dict(stated)
+
+
+# Given to the command as `log_starts: LogStarts`.
+log_start_option = as_one(
+    "log_starts",
+    _log_starts,
+    once(
+        "--log-start",
+        "stated",
+        multiple=True,
+        type=LOG_START,
+        metavar="TOPIC-PARTITION=OFFSET",
+        help="State the log start offset of a partition, remote segments included, if nothing else tells it; may be "
+        "given several times.",
+    ),
+)
+
+
 # Remote storage ------------------------------------------------------------------------------------------------------
 
 
@@ -295,6 +318,14 @@ class ToldBy:
         from tiersnap.remote_storage.cluster.copy_tasks import ask_about_log_dirs
 
         return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
+
+    def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
+        """Return the partitions with the log starts that only the cluster tells; see cluster.log_starts.located."""
+        if self.cluster is None:
+            return partitions
+        from tiersnap.remote_storage.cluster.log_starts import located
+
+        return located(self.cluster, partitions)
 
 
 # Given to the command as `told_by: ToldBy`.

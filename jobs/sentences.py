@@ -12,7 +12,7 @@ from msgspec import Meta
 from tiersnap.jobs.next_command import again, host_commands_of_scan
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -154,10 +154,33 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
         say(f"place: {proof.sentence}")
 
 
-def of_not_compared(snapshots: int, following: str) -> str:
-    """Return how many snapshots are not compared, and the command that compares them."""
+def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) -> str:
+    """Return how many snapshots are not compared, and the command that compares them.
+
+    Args:
+        is_certain: their logs are known to begin in remote storage.
+    """
     are = count_of(snapshots, "snapshot is", "snapshots are")
-    return f"{are} not compared: their logs begin in remote storage; next: {following}"
+    begin = "begin" if is_certain else "begin, or may begin,"
+    return f"{are} not compared: their logs {begin} in remote storage; next: {following}"
+
+
+def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterator[str]:
+    """Yield the line about logs whose start is unknown, by partition why, and what tells it; nothing without any.
+
+    Args:
+        remote: remote storage may tell it; False of a command that does not ask, or if it was asked.
+    """
+    if unlocated:
+        name, why = next(iter(unlocated.items()))
+        more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)" if len(unlocated) > 1 else ""
+        tells = "--remote may tell it, " if remote else ""
+        yield f"log start of {name} unknown{more}: {why}: {tells}--log-start {name}=OFFSET states it"
+
+
+def refused_if(unlocated: Mapping[str, str]) -> ExitCode:
+    """Return the exit code of logs whose start is unknown; see of_unlocated."""
+    return ExitCode.GATE_REFUSED if unlocated else ExitCode.OK
 
 
 def with_remote() -> str:
@@ -169,6 +192,7 @@ def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
     """Return why remote storage does not tell how a log begins, for each, and what comes next."""
     from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 
+    yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)
     yield from (f"{name}: {why}" for name, why in beginnings.unknown.items())
     if beginnings.may_pass:
         yield f"next: {again()}"

@@ -32,16 +32,18 @@ from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import (
+    LogStarts,
     broker_expiry_options,
     cluster_options,
     log_dirs_argument,
+    log_start_option,
     remote_view_options,
 )
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import ByName, tell_failures
+from tiersnap.jobs.sentences import ByName, of_unlocated, tell_failures
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -83,6 +85,7 @@ class ExaminedLogDir:
     missing_snapshots: int
     lost_indexes: int
     continued: Annotated[int, Meta(description="partitions whose log begins in remote storage")]
+    unknown_log_starts: Annotated[list[str], Meta(description="partitions of which nothing tells where the log begins")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class DoctorResult:
 )
 @hung_after_option
 @broker_expiry_options
+@log_start_option
 @remote_checks_option
 @metrics_options
 def doctor(
@@ -124,6 +128,7 @@ def doctor(
     cluster: Cluster | None,
     hung_after: int | None,
     broker_expiry: BrokerExpiry,
+    log_starts: LogStarts,
     checks_file: Path | None,
     sinks: Sinks,
 ) -> int:
@@ -163,7 +168,7 @@ def doctor(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )
     view = view if compared is None else replace(view, layout=compared.layout)
-    host = _look(output, log_dirs, view, broker_expiry) if log_dirs else Host(())
+    host = _look(output, log_dirs, log_starts, view, cluster, broker_expiry) if log_dirs else Host(())
     if output.format is Format.TABLE:
         width, sections = terminal_width(), _sections(host, answers, compared, copies)
         if view.remote is not None:
@@ -182,13 +187,23 @@ def doctor(
     return code
 
 
-def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView, broker_expiry: BrokerExpiry) -> Host:
+def _look(
+    output: Output,
+    log_dirs: tuple[str, ...],
+    log_starts: LogStarts,
+    view: RemoteView,
+    cluster: Cluster | None,
+    broker_expiry: BrokerExpiry,
+) -> Host:
+    from tiersnap.remote_storage.cluster.log_starts import located
     from tiersnap.snapshot.host.summary import Host
+    from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(broker_expiry)
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    inventory = view.inventory(broker_expiry)
     progress = Progress(output, "listing", count(opened, Selection()))
-    partitions = progress.watch(selected_of(opened, Selection()))
+    partitions = located(cluster, progress.watch(selected_of(opened, Selection())))
     if inventory is None:
         return _with_broker(Host.of(opened, partitions, now=broker_expiry.now))
     found = _with_broker(Host.of(opened, partitions, inventory, now=broker_expiry.now))
@@ -257,6 +272,7 @@ def _row(host: Host, each: Examined) -> ExaminedLogDir:
         missing_snapshots=each.missing,
         lost_indexes=each.listed.lost_indexes,
         continued=each.listed.continued,
+        unknown_log_starts=list(each.listed.unlocated),
     )
 
 
@@ -322,6 +338,7 @@ def _blocks(host: Host) -> Iterator[str]:
         yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
     if host.lost_indexes:
         yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
+    yield from of_unlocated(host.unlocated, remote=not host.remote)
     waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
     if waiting:
         yield f"{human_bytes(waiting)} wait for that"
@@ -332,7 +349,7 @@ def _blocks(host: Host) -> Iterator[str]:
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
-    if not (waiting or findings or host.missing or host.lost_indexes):
+    if not (waiting or findings or host.missing or host.lost_indexes or host.unlocated):
         yield "nothing, by the names of the files; scan checks what is in them"
 
 

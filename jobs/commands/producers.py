@@ -12,7 +12,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import TIME, once
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import tell_not_compared
+from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
 from tiersnap.snapshot.units import count_of, format_duration, utc
@@ -58,6 +58,7 @@ class ListedProducer:
 @opt.producer_expiration_option
 @as_of_option
 @opt.crc_option
+@opt.log_start_option
 def producers(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -66,6 +67,7 @@ def producers(
     producer_expiration: int | None,
     as_of: int,
     check_crc: bool,
+    log_starts: opt.LogStarts,
 ) -> int:
     """List the producers of the partitions in LOGDIR, as describe-producers of their leader would.
 
@@ -73,7 +75,7 @@ def producers(
 
     Each partition is replayed up to its end; no broker and no Java is asked, and reading is safe while the broker runs.
     Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
-    something is damaged, 6 when something may not be read.
+    something is damaged, 6 when something may not be read, 4 when a log start is unknown.
     """
     from tiersnap.snapshot.exactly_once.transactions.producers import (
         ProducerListing,
@@ -83,7 +85,7 @@ def producers(
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of
 
-    opened, selection = open_of_one_cluster(log_dirs), Selection(topic, number=partition)
+    opened, selection = open_of_one_cluster(log_dirs, log_starts), Selection(topic, number=partition)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
     listing.findings.extend(findings_of(opened))
     progress = Progress(output, "replaying", count(opened, selection))
@@ -98,13 +100,14 @@ def producers(
     rows = (_listed(partition, entry) for partition, entry in listing.entries(partitions))
     output.rows(ListedProducer, rows, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
     tell_not_compared(output, listing.not_compared, log_dirs)
+    output.warn(*of_unlocated(listing.unlocated, remote=False))
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "
             f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
             "none lists them"
         )
-    return exit_code_of(listing.findings)
+    return exit_code_of(listing.findings) or refused_if(listing.unlocated)
 
 
 def _listed(partition: Partition, entry: np.void) -> ListedProducer:

@@ -65,6 +65,7 @@ class PlannedRepair:
 @opt.broker_expiry_options
 @opt.apply_option("Write into LOGDIR; the broker must be stopped.")
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
+@opt.log_start_option
 def repair(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -79,6 +80,7 @@ def repair(
     broker_expiry: opt.BrokerExpiry,
     apply: bool,
     view: opt.RemoteView,
+    log_starts: opt.LogStarts,
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 
@@ -93,6 +95,7 @@ def repair(
     nothing twice; killed anywhere, it leaves whole files only.
     """
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
+    from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
@@ -105,7 +108,7 @@ def repair(
     expires = opt.expiry(expiration, as_of, broker_expiry)
     if out is not None:
         refuse_log_dir(out, "--out")
-    opened = open_log_dirs(log_dirs)
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
     if out is None:
         refuse_twice(opened)
     elif both := next(twice(opened, selection), None):
@@ -170,7 +173,7 @@ def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
             yield f"next: stop the broker, then {again('--apply')}"
     elif repair.errors:
         yield f"nothing was written; {count_of(kept, 'snapshot is', 'snapshots are')} right already"
-    elif kept or not (repair.beginnings.unknown or actions[RepairAction.NOT_COMPARED]):
+    elif kept or not (repair.beginnings.unknown or repair.beginnings.unlocated or actions[RepairAction.NOT_COMPARED]):
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
     for each in repair.log_dirs:
         if unwritten := repair.unwritten[each.uri]:
@@ -209,10 +212,11 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
             yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
         else:
             asked = repair.beginnings.find is not None
-            then = ", and remote storage does not tell" if asked else f", but in remote storage; next: {with_remote()}"
+            there = "" if repair.beginnings.unlocated else ", but in remote storage"
+            then = ", and remote storage does not tell" if asked else f"{there}; next: {with_remote()}"
             yield f"{unknown} cannot be made: what came before a log's files is not known here{then}"
     if count := repair.actions[RepairAction.NOT_COMPARED]:
-        yield of_not_compared(count, with_remote())
+        yield of_not_compared(count, with_remote(), is_certain=not repair.beginnings.unlocated)
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (

@@ -95,6 +95,7 @@ def _settings(
     replace: bool,
     scan: str,
     topic_ids: Path | None,
+    log_starts: opt.LogStarts,
     leaders: tuple[str, ...],
     topic: str | None,
     check_crc: bool,
@@ -120,6 +121,7 @@ def _settings(
         rate=rate,
         topic=topic,
         topic_ids=read_topic_ids(topic_ids),
+        log_starts={f"{name}-{number}": offset for (name, number), offset in log_starts.items()},
         leaders=leaders,
         check_crc=check_crc,
         until=until,
@@ -158,6 +160,7 @@ run_options = opt.as_one(
         "first run over a long log.",
     ),
     opt.topic_ids_option,
+    opt.log_start_option,
     click.option(
         "--leader",
         "leaders",

@@ -18,7 +18,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
-from tiersnap.jobs.sentences import ByName, ForPeople, of_not_compared, tell_failures
+from tiersnap.jobs.sentences import ByName, ForPeople, of_not_compared, of_unlocated, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -96,6 +96,7 @@ class ScannedSegment:
 @opt.crc_option
 @opt.broker_expiry_options
 @opt.remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
+@opt.log_start_option
 @opt.scanning_cluster_options
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
 @remote_checks_option
@@ -108,6 +109,7 @@ def scan(
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
     view: opt.RemoteView,
+    log_starts: opt.LogStarts,
     told_by: opt.ToldBy,
     report: Path | None,
     checks_file: Path | None,
@@ -130,12 +132,14 @@ def scan(
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
     index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
     """
+    from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(broker_expiry)
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    inventory = view.inventory(broker_expiry)
     tasks = told_by.about(opened, selection.topic, output).tasks
     scanner = Scanner(inventory, broker_expiry, check_crc, tasks)
     totals = ScanTotals(list(findings_of(opened)), scanner.errors, was_asked=tasks is not None)
@@ -144,7 +148,7 @@ def scan(
     progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
-        for each, partition in progress.watch(selected_of(opened, selection)):
+        for each, partition in told_by.located(progress.watch(selected_of(opened, selection))):
             found = scanner.scan(each.log_dir.filesystem, partition)
             totals.add(found)
             if metrics is not None:
@@ -273,7 +277,10 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
             f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
             f"all later snapshots of the partition; {repair} names the files to move away before"
         )
-    if count := totals.snapshots[SnapshotVerdict.NOT_COMPARED]:
+    yield from of_unlocated(totals.unlocated, remote=not commands.remote)
+    if totals.unlocated and not commands.remote:
+        yield f"next for UNKNOWN_LOG_START: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+    if count := totals.not_compared:
         yield of_not_compared(count, commands.of("tiersnap verify LOGDIR --remote REMOTE"))
     with_remote = commands.of("tiersnap repair LOGDIR --remote REMOTE")
     asked = with_remote if totals.continued else repair

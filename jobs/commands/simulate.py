@@ -28,12 +28,14 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
+from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
     from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
     from tiersnap.snapshot.exactly_once.simulate.outcomes import DifferingWrite, WriteOutcome
+    from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
@@ -244,6 +246,7 @@ class _Answers:
 )
 @risk_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
+@opt.log_start_option
 @opt.spark_options
 def simulate(
     output: Output,
@@ -253,6 +256,7 @@ def simulate(
     asked: _Answers,
     risk: RiskRequest,
     view: opt.RemoteView,
+    log_starts: opt.LogStarts,
     spark: opt.SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
@@ -274,6 +278,9 @@ def simulate(
     With --warehouse both are reckoned over all partitions that a run has read, on Spark; each replica begins at its
     newest segment's base offset.
     """
+    from tiersnap.snapshot.log.log_start import with_stated
+    from tiersnap.snapshot.log.selection import open_log_dirs
+
     ctx = click.get_current_context()
     uri = warehouse_of(ctx, log_dirs, warehouse)
     _refuse_options_of_the_other(ctx, is_risk=risk.is_asked)
@@ -281,7 +288,8 @@ def simulate(
         settings = risk.settings(asked.broker_expiry, asked.broker)
         if uri is not None:
             return show_risk_of_warehouse(output, spark, uri, selection, settings, risk)
-        return show_risk_of_host(output, log_dirs, selection, settings, risk, check_crc=asked.check_crc)
+        opened = with_stated(open_log_dirs(log_dirs), log_starts)
+        return show_risk_of_host(output, opened, selection, settings, risk, check_crc=asked.check_crc)
     if uri is not None:
         task = asked.of_warehouse()
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
@@ -291,9 +299,14 @@ def simulate(
         sentence = found.tally.sentence()
         output.rows(SimulatedFleetWrite, rows, summary=SimulateSummary(sentence))
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
-        return ExitCode.OK
+        if found.unlocated:
+            count = count_of(found.unlocated, "partition is", "partitions are")
+            output.warn(
+                f"{count} left out: log start unknown: tiersnap run --log-start TOPIC-PARTITION=OFFSET states it"
+            )
+        return ExitCode.GATE_REFUSED if found.unlocated else ExitCode.OK
     simulation = asked.of_host(view.beginnings(asked.broker_expiry))
-    return _simulate_host(output, log_dirs, selection, simulation)
+    return _simulate_host(output, with_stated(open_log_dirs(log_dirs), log_starts), selection, simulation)
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
@@ -324,13 +337,12 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
 
 
 def _simulate_host(
-    output: Output, log_dirs: tuple[str, ...], selection: opt.Selection, simulation: HostSimulation
+    output: Output, opened: Sequence[NamedLogDir], selection: opt.Selection, simulation: HostSimulation
 ) -> int:
     """Simulate the partitions while they are shown."""
     from tiersnap.snapshot.log.findings import exit_code_of
-    from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import count, findings_of, selected_of
 
-    opened = open_log_dirs(log_dirs)
     simulation.findings.extend(findings_of(opened))
     partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
     kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite

@@ -13,7 +13,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import tell_not_compared
+from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow, PartitionRow
     from tiersnap.snapshot.log.findings import Finding
+    from tiersnap.snapshot.log.selection import NamedLogDir
 
 _MB = 1_000_000
 _WAITS = {
@@ -255,7 +256,7 @@ risk_options = opt.as_one(
 
 def show_risk_of_host(
     output: Output,
-    log_dirs: tuple[str, ...],
+    opened: Sequence[NamedLogDir],
     selection: opt.Selection,
     settings: RiskSettings,
     asked: RiskRequest,
@@ -266,9 +267,8 @@ def show_risk_of_host(
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.log.findings import exit_code_of
-    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.selection import count, selected_of
 
-    opened = open_log_dirs(log_dirs)
     host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
     risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
     others = [found for each in asked.replicas for found in host.disagreements(each)]
@@ -284,7 +284,8 @@ def show_risk_of_host(
     if host.never_tiered:
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
     tell_not_compared(output, host.not_compared, [each.uri for each in host.log_dirs])
-    return exit_code_of(host.findings)
+    output.warn(*of_unlocated(host.unlocated, remote=False))
+    return exit_code_of(host.findings) or refused_if(host.unlocated)
 
 
 def show_risk_of_warehouse(

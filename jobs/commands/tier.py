@@ -157,6 +157,7 @@ class TierSummary:
 @command(TieredPartition, summary=TierSummary)
 @opt.log_dirs_argument()
 @host_options(opt.layout_option)
+@opt.log_start_option
 @opt.tiering_cluster_options
 @opt.every_boundary_option
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
@@ -166,6 +167,7 @@ def tier(
     output: Output,
     log_dirs: tuple[str, ...],
     request: HostRequest,
+    log_starts: opt.LogStarts,
     told_by: opt.ToldBy,
     every_boundary: bool,
     report: Path | None,
@@ -187,18 +189,19 @@ def tier(
     from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+    from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     checks = read_checks(checks_file, is_shown=report is not None)
     host = request.host_in(open_location(request.store, request.layout or ""), every_boundary=every_boundary)
-    opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
+    opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any)
     progress = Progress(output, "tiering", count(opened, selection))
-    tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
+    tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), **vars(done.counts))

@@ -16,7 +16,7 @@ from tiersnap.jobs.commands.producers import as_of_option, partition_number_opti
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import tell_not_compared
+from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions import kafka_table
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
@@ -140,6 +140,7 @@ class ListedOpenTransaction:
 )
 @as_of_option
 @opt.crc_option
+@opt.log_start_option
 def transactions(
     output: Output,
     question: str,
@@ -153,6 +154,7 @@ def transactions(
     before_4_3: bool,
     as_of: int,
     check_crc: bool,
+    log_starts: opt.LogStarts,
 ) -> int:
     """Answer one of QUESTIONS."""
     if (transactional_id is not None) != (question == DESCRIBE):
@@ -170,7 +172,7 @@ def transactions(
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, findings_of
 
-    named = open_of_one_cluster(log_dirs)
+    named = open_of_one_cluster(log_dirs, log_starts)
     opened, findings = [each.log_dir for each in named], [*findings_of(named)]
     rules = {"check_crc": check_crc, "stops_at_unknown": before_4_3}
     if question == FIND_HANGING:
@@ -180,7 +182,8 @@ def transactions(
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
         tell_not_compared(output, search.not_compared, log_dirs)
-        return outcome.exit_code
+        output.warn(*of_unlocated(search.unlocated, remote=False))
+        return outcome.exit_code or refused_if(search.unlocated)
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]

@@ -25,7 +25,7 @@ from tiersnap.jobs.remote_checks import (
     verify_on_spark,
 )
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, refused_if, with_remote
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
@@ -83,6 +83,7 @@ class VerifySummary:
 @opt.broker_expiry_options
 @opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
+@opt.log_start_option
 @tier_options
 @opt.spark_options
 def verify(
@@ -94,6 +95,7 @@ def verify(
     broker_expiry: opt.BrokerExpiry,
     view: RemoteView,
     strict: bool,
+    log_starts: opt.LogStarts,
     tier: TierRequest,
     spark: opt.SparkRequest,
 ) -> int:
@@ -121,11 +123,12 @@ def verify(
     """
     if is_of_tier(tier, view, log_dirs, against):
         counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
-        return _verify_tier(output, log_dirs, selection, check_crc, counted, view, tier, spark)
+        return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark)
+    from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
     from tiersnap.snapshot.readiness.verify import Verification
 
-    opened = open_log_dirs(log_dirs)
+    opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
     job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry))
     progress = Progress(output, "verifying", count(opened, selection))
@@ -143,7 +146,8 @@ def verify(
         agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
         output.talk(f"{job.right} of {agree} with the log")
     if job.not_compared:
-        output.talk(of_not_compared(job.not_compared, with_remote()))
+        is_certain = not job.beginnings.unlocated
+        output.talk(of_not_compared(job.not_compared, with_remote(), is_certain=is_certain))
     output.warn(*of_unknown_beginnings(job.beginnings))
     return job.exit_code
 
@@ -151,6 +155,7 @@ def verify(
 def _verify_tier(
     output: Output,
     log_dirs: tuple[str, ...],
+    log_starts: opt.LogStarts,
     selection: Selection,
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
@@ -159,7 +164,7 @@ def _verify_tier(
     spark: opt.SparkRequest,
 ) -> int:
     """Verify what lies in remote storage."""
-    findings: list[Finding] = []
+    findings, begins = list[Finding](), view.beginnings(broker_expiry)
     asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, broker_expiry.now, broker_expiry.expiration)
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
@@ -168,8 +173,9 @@ def _verify_tier(
         if log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
 
-            begins = view.beginnings(broker_expiry)
-            logs = local_logs(log_dirs, selection, begins, check_crc=check_crc, findings=findings)
+            logs = local_logs(
+                log_dirs, selection, begins, check_crc=check_crc, findings=findings, log_starts=log_starts
+            )
         checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
 
     def summary() -> VerifySummary:
@@ -178,4 +184,5 @@ def _verify_tier(
 
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary, findings=findings)
     code = tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
-    return exit_code_of_all(findings, (), code)
+    output.warn(*of_unlocated(begins.unlocated, remote=False))
+    return exit_code_of_all(findings, (), code or refused_if(begins.unlocated))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
@@ -22,10 +24,12 @@ from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientEr
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.log_start import refuse_other, unknown_partition
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.readiness.copy_task import CopyTasks
 from tiersnap.snapshot.tables.schemas import schema_of
+from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 from tiersnap.snapshot.tasks.sources import open_source
 
 if TYPE_CHECKING:
@@ -47,6 +51,7 @@ class RunInput:
     store: ObjectStore
     leaders: pa.Table | None = None
     copy_tasks: CopyTasks | None = None
+    told: Mapping[str, ToldOfPartition] = field(default_factory=dict)  # by folder name
 
     @property
     def topics(self) -> set[str]:
@@ -59,18 +64,21 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
 
     Raises:
         SourceNotFoundError, NotALogDirError: a source is none.
-        UsageError: a source is of another cluster; a URI names no store.
+        UsageError: a source is of another cluster; a URI names no store; --log-start contradicts a checkpoint, or names
+            a partition that no source has.
         TransientError: the store or the cluster does not answer.
         RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
         ConditionsIgnoredError: the store ignores the conditions that claims rest on.
     """
-    found = discover(settings.sources, settings.topics)
+    found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
     (check_conditions if settings.apply else check_lists)(store)
-    given = RunInput(found, store)
+    told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
+    given = RunInput(found, store, told=told)
     if cluster is None:
         return given
     check_cluster(cluster, found.owners)
+    given = replace(given, told=told_of_cluster(cluster, found.unnamed, told))
     if settings.left_for is not None:
         names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
         given = replace(given, copy_tasks=ask_copy_tasks(cluster, names, found.owners).tasks)
@@ -89,16 +97,27 @@ class Discovered:
     collected: dict[str, str]  # by source with decodes only, the log directory of its segments, for people
     collected_log_dirs: dict[str, str]  # the same as a path on that host
     owners: dict[str, MetaProperties]  # of each source whose disk it is, where it says so
+    unnamed: set[str] = field(default_factory=set)  # folders of partitions whose log start no checkpoint names
 
 
-def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_none: bool = False) -> Discovered:
+def discover(
+    sources: Iterable[str],
+    topic: re.Pattern[str] | None,
+    *,
+    may_be_none: bool = False,
+    log_starts: Mapping[str, int] = MappingProxyType({}),
+) -> Discovered:
     """Return the partitions of the sources that `topic` selects; a source that is named twice is one.
 
     A broker's disks may hold no partition yet; but if a topic was asked for, one is there, unless `may_be_none`.
 
+    Args:
+        log_starts: offsets by <topic>-<partition>, as --log-start states them.
+
     Raises:
         SourceNotFoundError, NotALogDirError: a source is none, or no topic matches.
         UsageError, CorruptDataError: a collected folder cannot be read.
+        UsageError: --log-start contradicts a checkpoint, or names a partition that no source has.
     """
     found = Discovered([], [], {}, {}, {})
     names = places_of(sources)
@@ -115,12 +134,44 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_no
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):
                 found.folders.append((uri, folder))
+                known = source.log_starts.get(name)
+                if folder in log_starts:
+                    refuse_other(name, known, log_starts[folder])
+                if known is None:
+                    found.unnamed.add(folder)
+    for folder in log_starts.keys() - {folder for _, folder in found.folders}:
+        raise unknown_partition(folder, log_starts[folder], names)
     if topic is not None and not found.folders and not may_be_none:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
             hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
         )
     return found
+
+
+def told_of_cluster(
+    cluster: Cluster, folders: Iterable[str], told: Mapping[str, ToldOfPartition]
+) -> dict[str, ToldOfPartition]:
+    """Return what is told of partitions, by folder name, with their log starts as the cluster has them.
+
+    Args:
+        folders: names of the folders of those that are asked for; some may be in no topic of the cluster.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    wanted = {name: folder for folder in folders if (name := split_folder_name(folder)) is not None}
+    topics = cluster.topics({topic for topic, _ in wanted})
+    leaders = {
+        TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders.get(number, -1)
+        for topic, number in wanted
+        if topic in topics
+    }
+    asked = {
+        str(each): replace(told.get(str(each), ToldOfPartition()), topic_id=each.topic_id, leader_log_start=start)
+        for each, start in cluster.log_starts(leaders).items()
+    }
+    return {**told, **asked}
 
 
 LEADERS = schema_of(

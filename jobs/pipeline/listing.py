@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,20 +22,28 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     STATES,
     TOPIC_PARTITION,
 )
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS
+from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, SourceFolder, ToldOfPartition
 
 FOLDERS_PER_TASK = 200
 
 
-def folders(spark: SparkSession, found: Sequence[tuple[str, str]], *, per_task: int = FOLDERS_PER_TASK) -> DataFrame:
-    """(log directory, folder name) pairs as rows, spread over tasks.
+_NOTHING_TOLD = ToldOfPartition()
+
+
+def folders(
+    spark: SparkSession,
+    found: Sequence[tuple[str, str]],
+    *,
+    told: Mapping[str, ToldOfPartition] = MappingProxyType({}),
+    per_task: int = FOLDERS_PER_TASK,
+) -> DataFrame:
+    """(log directory, folder name) pairs as rows, spread over tasks, with what is told of a folder's partition.
 
     Spark answers a plan from the cache of an equal one, of whichever run and session of the application. Files change,
     and no plan says so; each call gives a plan that equals no other.
     """
-    table = pa.Table.from_arrays(
-        [pa.array([each[column] for each in found], pa.string()) for column in (0, 1)], schema=FOLDERS
-    )
+    rows = (SourceFolder(*each, told.get(each[1], _NOTHING_TOLD)) for each in found)
+    table = pa.Table.from_batches([FOLDER_ROWS.batch(rows, FOLDERS)])
     is_of_its_own = F.lit(uuid.uuid4().hex).isNotNull()
     return (
         spark.createDataFrame(table)

@@ -148,7 +148,7 @@ class _Run:
         self._outcome.finding_count = len(found.findings)
         self._outcome.take_findings(exit_code_of(found.findings))
         listed = listing.list_partitions(
-            listing.folders(self._spark, found.folders),
+            listing.folders(self._spark, found.folders, told=self._given.told),
             ListPartitions(
                 self._settings.topic_ids,
                 self._look,

@@ -31,6 +31,7 @@ class RunSettings:
     rate: int | None = None  # bytes a second that all workers together send of segments; None for no limit
     topic: str | None = None  # a regular expression for whole topic names; None for all
     topic_ids: dict[str, str] = field(default_factory=dict)  # by topic, for brokers before 2.8
+    log_starts: dict[str, int] = field(default_factory=dict)  # by <topic>-<partition>, as the user states them
     leaders: tuple[str, ...] = ()  # of two replicas of a partition only those in these log directories are looked at
     check_crc: bool = True
     # ms, exclusive: segments of a partition below the first whose largest timestamp is not older; None for all

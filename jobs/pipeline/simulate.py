@@ -37,6 +37,7 @@ class SimulateOutcome:
     rows: list[dict[str, object]]
     tally: Tally
     said: list[str] = field(default_factory=list)
+    unlocated: int = 0  # partitions that are left out: nothing tells where their logs begin
 
 
 @spoken("simulate")
@@ -63,6 +64,7 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
         .agg(
             F.count("*").alias("partitions"),
             F.count_if(~F.col("is_simulated")).alias("unread"),
+            F.count_if("is_unlocated").alias("unlocated"),
             F.count_if(~F.col("has_headers")).alias("headless"),
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("expired", *TALLIED)),
         )
@@ -71,7 +73,8 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
     )
     tally = Tally(task.brokers[-1], **{name: totals[name] for name in TALLIED})
     names = [*SIMULATED.names, "partitions"]
-    outcome = SimulateOutcome([{name: row[name] for name in names} for row in found], tally)
+    rows_of = [{name: row[name] for name in names} for row in found]
+    outcome = SimulateOutcome(rows_of, tally, unlocated=totals["unlocated"])
     if totals["unread"]:
         outcome.said.append(
             f"{totals['unread']} of {count_of(totals['partitions'], 'partition')} cannot be replayed to their end"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
@@ -17,6 +18,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_start import with_stated
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.replay_start import Beginnings
@@ -135,17 +137,20 @@ def local_logs(
     *,
     check_crc: bool,
     findings: list[Finding] | None = None,
+    log_starts: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> LocalLogs:
     """Return the logs of selected partitions in log directories.
 
     Args:
         findings: takes what is damaged or may not be read, now and when a log is read.
+        log_starts: as --log-start states them.
 
     Raises:
-        SourceNotFoundError, NotALogDirError, UsageError: see `open_log_dirs` and `selected_of`.
+        SourceNotFoundError, NotALogDirError, UsageError: see `open_log_dirs`, `selected_of` and `with_stated`.
         PartitionTwiceError: see `refuse_twice`.
     """
-    opened, logs, told = open_log_dirs(log_dirs), dict[TopicPartition, LocalLog](), [] if findings is None else findings
+    opened, logs = with_stated(open_log_dirs(log_dirs), log_starts), dict[TopicPartition, LocalLog]()
+    told = [] if findings is None else findings
     refuse_twice(opened)
     told.extend(findings_of(opened))
     for named, partition in selected_of(opened, selection):

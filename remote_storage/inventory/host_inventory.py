@@ -12,6 +12,7 @@ from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, find_fo
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import may_begin_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -52,7 +53,7 @@ class HostInventory:
 
         Nor is it asked if all that is here is tiered: that takes whole remote segments, and nothing waits for it.
         """
-        if not partition.may_begin_in_remote_storage or not _may_be_tiered(partition):
+        if not may_begin_below(partition) or not _may_be_tiered(partition):
             return NOT_LOOKED
         unknown = Beginning(True, why="remote storage does not answer", may_pass=True)
 

@@ -24,6 +24,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
@@ -129,7 +130,7 @@ class InstallPlanner:
     def finish(self, why_not_reached: str) -> None:
         """Account for what was stored and no boundary asked for."""
         for offset in sorted(self._left):
-            if offset <= self._partition.unloaded_below:
+            if offset <= unloaded_below(self._partition):
                 self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
             elif offset in self._bases:
                 self._add(offset, InstallOutcome.NOT_REACHED, why_not_reached)
@@ -190,7 +191,7 @@ def without_folding(partition: Partition, stored: PartitionSnapshots, read_here:
     return [
         Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
         for offset in here
-        if offset > partition.unloaded_below
+        if offset > unloaded_below(partition)
     ]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
+from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
@@ -151,7 +152,7 @@ class Unblock:
             for uri, log_dir in self.log_dirs.items()
             for each in named(log_dir, lacking)
         )
-        return HostOutcome(tuple(self.watch(self.host.partitions(found))))
+        return HostOutcome(tuple(self.watch(self.host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host

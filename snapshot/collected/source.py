@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import LISTING, MARKER, Marker, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
@@ -44,6 +45,11 @@ class CollectedSource:
         return self.marker.partitions
 
     @property
+    def log_starts(self) -> Mapping[TopicPartition, int]:
+        """Return nothing: the listing of each partition has its own, and --log-start does not change that."""
+        return {}
+
+    @property
     def properties(self) -> MetaProperties | None:
         """Return meta.properties of the disk that was collected; None if it had none."""
         return self.marker.properties
@@ -58,11 +64,14 @@ class CollectedSource:
         """Its path on that host."""
         return self.marker.log_dir
 
-    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[ListedPartition, Partition]:
+    def listed(
+        self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
+    ) -> tuple[ListedPartition, Partition]:
         """The listed partition; one whose listing cannot be read has a finding and no segments.
 
         Args:
             topic_ids: ids by topic, for topics that have none on disk.
+            located: gives the partition with its log start, if something else than its files tells it.
         """
         listing, finding = self._read(folder)
         if listing is None:
@@ -71,7 +80,7 @@ class CollectedSource:
             partition = Partition(path, topic, number, (), {}, findings=() if finding is None else (finding,))
             return ListedPartition.of(self.uri, partition, self.marker.properties), partition
         found = listing.listed.on_disk(self.path)
-        partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
+        partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
         listed = ListedPartition.of(self.uri, partition, self.marker.properties)
         decodes = {each.base_offset: each.decode for each in listing.listed.segments}
         objects = {each.end_offset: each.object for each in listing.listed.snapshots}

@@ -3,6 +3,7 @@
     MISSING_SNAPSHOT   closed segments without a snapshot at their end, of topics that can be tiered
     TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
     MISSING_INDEX      closed segments of partitions without leader epochs
+    UNKNOWN_LOG_START  closed segments without a snapshot at their end, of logs whose start is unknown
 
 A file that is there is counted as there; whether it is right only the log says (`examine`).
 """
@@ -18,6 +19,7 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaPrope
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
+from tiersnap.snapshot.log.log_start import begins_below, why_unknown
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import Verdict
@@ -37,6 +39,7 @@ class SegmentCounts:
     blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by what stands in their way, by name
     blocked_bytes: int = 0  # of the segments that wait, those behind a blocked one among them
     continued: int = 0  # partitions whose log begins in remote storage
+    unlocated: dict[str, str] = field(default_factory=dict)  # why nothing tells where a log begins, by partition
     lost_indexes: int = 0  # partitions that can be tiered with a closed segment without an .index
     lost_below_log_start: int = 0  # those with such a segment below the log start
     has_topic_ids: bool = False  # some partition has a partition.metadata file, which brokers write since 2.8
@@ -58,7 +61,10 @@ class SegmentCounts:
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
             return
-        self.continued += partition.begins_in_remote_storage
+        is_below = begins_below(partition, tiered.covered)
+        self.continued += is_below is True
+        if is_below is None:
+            self.unlocated[partition.name] = why_unknown(partition)
         self.lost_indexes += lost_index(partition) is not None
         self.lost_below_log_start += lost_below_log_start(partition)
         is_waiting = False
@@ -66,6 +72,8 @@ class SegmentCounts:
             if segment.next_base_offset is None:
                 continue
             verdict = None if _has(tiered, partition, segment) else _verdict(partition, segment.next_base_offset)
+            if verdict is Verdict.MISSING_SNAPSHOT and is_below is None:
+                verdict = Verdict.UNKNOWN_LOG_START
             if verdict is not None:
                 self.blocked[verdict] += 1
                 is_waiting = True
@@ -91,8 +99,11 @@ def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool
 
 
 def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> int:
-    """Return how many snapshots `repair` would find missing; none of segments that are `tiered`."""
-    if never_tiered_reason(partition):
+    """Return how many snapshots `repair` would find missing; none of segments that are `tiered`.
+
+    None of a log whose start is unknown: `repair` makes none there.
+    """
+    if never_tiered_reason(partition) or begins_below(partition, tiered.covered) is None:
         return 0
     ends = {each.next_base_offset for each in partition.segments if not _has(tiered, partition, each)} - {None}
     return len(ends - partition.snapshots.keys())

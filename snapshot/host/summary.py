@@ -16,6 +16,7 @@ from tiersnap.snapshot.host.disk import BLOCK, MountedDisk, deleted_bytes, disk_
 from tiersnap.snapshot.host.running import Holder, lock_holder
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
@@ -104,8 +105,9 @@ class Host:
             found[each.uri].listed.findings.append(finding)
         is_place_seen, forgotten = False, []
         for each, partition in partitions:
-            tells = partition.begins_in_remote_storage and not is_place_seen
-            asks = tells or missing_snapshots(partition)
+            is_below = begins_below(partition)
+            tells = is_below is True and not is_place_seen
+            asks = tells or is_below is None or missing_snapshots(partition)
             tiered = inventory.coverage(partition) if inventory is not None and asks else NOTHING_REMOTE
             is_place_seen |= tells and tiered != NOTHING_REMOTE
             found[each.uri].listed.add(partition, tiered)
@@ -130,6 +132,11 @@ class Host:
         return sum(each.listed.continued for each in self.log_dirs)
 
     @property
+    def unlocated(self) -> dict[str, str]:
+        """Why nothing tells where a log begins, by partition."""
+        return {name: why for each in self.log_dirs for name, why in each.listed.unlocated.items()}
+
+    @property
     def lost_indexes(self) -> int:
         """Number of partitions that have lost an .index."""
         return sum(each.listed.lost_indexes for each in self.log_dirs)
@@ -152,7 +159,8 @@ class Host:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
-        waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start or self.forgotten
+        waits = bool(self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start or self.forgotten)
+        waits |= bool(self.unlocated)
         return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def version(self) -> str:
@@ -211,6 +219,8 @@ class Host:
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
                 yield f"{verdict}: {commands.next_step(verdict)}"
+        if self.unlocated:
+            yield from self._locating()
         if self.continued:
             begin = count_of(self.continued, "log begins", "logs begin")
             yield f"tiersnap verify {self._arguments} --remote {self._remote}   {begin} there: not compared here"
@@ -238,6 +248,16 @@ class Host:
             yield "stop the broker: it reads snapshots only when it starts"
         yield f"tiersnap repair {self._arguments}{asked} --apply   the broker is stopped; {reads}"
         yield "start the broker; the same on the hosts of the other replicas, before they lead"
+
+    def _locating(self) -> Iterator[str]:
+        """Yield how to tell where logs begin whose start is unknown; remote storage that was asked does not."""
+        begins = count_of(len(self.unlocated), "log begins", "logs begin")
+        stated = f"--log-start {next(iter(self.unlocated))}=OFFSET"
+        if self.remote:
+            yield f"tiersnap doctor {self._arguments} {stated}   states where it begins; remote storage does not tell"
+        else:
+            asks = f"tiersnap doctor {self._arguments} --remote {self._remote}"
+            yield f"{asks}   tells where {begins}; or {stated} states it"
 
     def _room(self) -> Iterator[str]:
         """Yield what must be freed before anything else is done; a broker that finds no room stops."""

@@ -100,9 +100,9 @@ class Partition:
     leader_epochs: LeaderEpochs | None = None
     high_watermark: int | None = None  # from replication-offset-checkpoint, None when the partition is not in it
     log_start_offset: int = 0  # max of its checkpoint and the first segment's base offset
-    # Its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
+    # Its entry in log-start-offset-checkpoint, or what --log-start or the cluster says in its place; None without one.
     log_start_checkpoint: int | None = None
-    log_start_is_known: bool = True  # whether that file could be read, or is not there
+    log_start_is_known: bool = True  # whether that file could be read, or is not there; see log_start
     # First offset the cleaner has not passed, None when it never cleaned this partition.
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
@@ -122,26 +122,6 @@ class Partition:
     def first_base_offset(self) -> int:
         """Return the base offset of the first segment; 0 without one."""
         return self.segments[0].base_offset if self.segments else 0
-
-    @property
-    def begins_in_remote_storage(self) -> bool:
-        """Return whether the log goes back further than its files, or may: the checkpoint of log starts is unreadable.
-
-        A broker checkpoints the log start of every tiered log.
-        """
-        if not self.log_start_is_known:
-            return self.first_base_offset > 0
-        return self.log_start_checkpoint is not None and self.log_start_checkpoint < self.first_base_offset
-
-    @property
-    def may_begin_in_remote_storage(self) -> bool:
-        """Likewise, or no checkpoint speaks of it: then only the copies tell (replay_start.is_continued)."""
-        return self.begins_in_remote_storage or (self.log_start_checkpoint is None and self.first_base_offset > 0)
-
-    @property
-    def unloaded_below(self) -> int:
-        """A broker deletes snapshots at this offset and below unread when it opens the partition."""
-        return self.log_start_offset if self.log_start_checkpoint is None else self.log_start_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,12 +273,11 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
         ]
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
-    log_start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
-    live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > log_start)
+    log_start, deleted, live = split_at(segments, checkpoint)
     return replace(
         empty,
         segments=live,
-        deleted_segments=segments[: len(segments) - len(live)],
+        deleted_segments=deleted,
         snapshots=numbered["snapshot"],
         topic_id=_parsed(filesystem, texts.get(PARTITION_METADATA), checkpoints.parse_topic_id, findings),
         leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),
@@ -325,6 +304,20 @@ def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
         )
         for base, following in zip(bases, [*bases[1:], None], strict=False)  # no segments: no following either
     )
+
+
+def split_at(
+    segments: tuple[Segment, ...], checkpoint: int | None
+) -> tuple[int, tuple[Segment, ...], tuple[Segment, ...]]:
+    """Return the first offset of the local log, the segments that end at it or below, and the others.
+
+    Args:
+        segments: ascending.
+        checkpoint: log start offset of the whole log; None if no checkpoint names it.
+    """
+    start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
+    live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
+    return start, segments[: len(segments) - len(live)], live
 
 
 _T = TypeVar("_T", covariant=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.
 _REFUSED = (
+    Verdict.UNKNOWN_LOG_START,
     Verdict.GAP_IN_REMOTE,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.MISSING_INDEX,
@@ -31,12 +32,14 @@ _NOT_READ = (Verdict.UNREADABLE_SEGMENT, Verdict.UNVERIFIED_SNAPSHOT)
 def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
     """DATA_CORRUPT for damage; where it was to be tiered (`apply`) GATE_REFUSED, or PARTIAL for what was not read.
 
+    GATE_REFUSED also for a plan that cannot tell what would be tiered, as a log start is unknown.
+
     Args:
         verdicts: segments by verdict.
     """
     if verdicts.get(Verdict.CORRUPT_SEGMENT):
         return ExitCode.DATA_CORRUPT
-    if apply and is_refused(verdicts):
+    if verdicts.get(Verdict.UNKNOWN_LOG_START) or (apply and is_refused(verdicts)):
         return ExitCode.GATE_REFUSED
     return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
 

@@ -12,6 +12,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all, is_refused
@@ -132,6 +133,9 @@ class ScanTotals:
     deleted_segments: int = 0  # below the log start offset
     waiting_bytes: int = 0  # of closed segments behind the first one of a partition that lacks a right snapshot
     continued: int = 0  # partitions whose log begins in remote storage
+    # Why nothing tells where a log begins, by partition.
+    unlocated: dict[str, str] = field(default_factory=dict)
+    not_compared: int = 0  # snapshots of such logs that were not compared
     unread: int = 0  # closed segments whose snapshot could not be compared, although its log begins here
     lost_indexes: int = 0  # partitions with a closed segment without an .index
     lost_below_log_start: int = 0  # partitions that lost one below the log start offset
@@ -144,7 +148,11 @@ class ScanTotals:
         verdicts = [each.verdict for each in scanned.readiness]
         self.verdicts.update(verdicts)
         self.snapshots.update(scanned.snapshots.values())
-        if not (facts.internal or facts.compacted):
+        if facts.log_start_unknown:
+            self.unlocated[partition.name] = facts.log_start_unknown
+        else:
+            self.not_compared += sum(each is SnapshotVerdict.NOT_COMPARED for each in scanned.snapshots.values())
+        if not (facts.internal or facts.compacted or facts.log_start_unknown):
             ignored = strays(partition) | _unread(scanned)
             self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
             self.lost_indexes += lost_index(partition) is not None
@@ -152,7 +160,7 @@ class ScanTotals:
         self.findings.extend(examination.findings)
         self.forgotten += [] if scanned.forgotten is None else [scanned.forgotten.says(partition.name)]
         self.deleted_segments += len(partition.deleted_segments)
-        self.continued += partition.begins_in_remote_storage
+        self.continued += begins_below(partition) is True
         self.unread += sum(
             verdict is Verdict.UNVERIFIED_SNAPSHOT
             and scanned.snapshots.get(segment.next_base_offset or 0) is not SnapshotVerdict.NOT_COMPARED
@@ -176,7 +184,7 @@ class ScanTotals:
             return ExitCode.PARTIAL
         lost = self.lost_indexes or self.lost_below_log_start
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
-        refuses = is_refused(self.verdicts) or lost or wrong or self.forgotten
+        refuses = is_refused(self.verdicts) or lost or wrong or self.forgotten or self.unlocated
         return ExitCode.GATE_REFUSED if refuses else ExitCode.OK
 
 

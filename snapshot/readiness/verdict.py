@@ -24,6 +24,7 @@ class Verdict(StrEnum):
     TOPIC_ID_UNKNOWN = "TOPIC_ID_UNKNOWN"
     UNREADABLE_SEGMENT = "UNREADABLE_SEGMENT"
     CORRUPT_SEGMENT = "CORRUPT_SEGMENT"
+    UNKNOWN_LOG_START = "UNKNOWN_LOG_START"
     GAP_BEFORE = "GAP_BEFORE"
     ABOVE_LSO = "ABOVE_LSO"
     MISSING_INDEX = "MISSING_INDEX"
@@ -68,6 +69,11 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
             "No producer snapshot at the offset where the next segment begins; brokers tier nothing more of the "
             "partition.",
             "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
+        ),
+        Verdict.UNKNOWN_LOG_START: (
+            "Nothing tells where the log begins, so no producer state can be computed.",
+            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it: "
+            "--log-start TOPIC-PARTITION=OFFSET",
         ),
         Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
         Verdict.UNVERIFIED_SNAPSHOT: ("The producer snapshot is there and was not compared with the log.", _COMPARE),

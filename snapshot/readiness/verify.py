@@ -11,13 +11,14 @@ from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFo
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.replay_start import Beginnings
+from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
@@ -64,12 +65,14 @@ class Verification:
             SourceNotFoundError: at the end, where `against` has no file of any partition.
         """
         for named, partition in partitions:
-            for offset, comparison in self._compared(named, partition).items():
+            begins = self.beginnings.of(partition)
+            partition = begins.opened(partition)
+            for offset, comparison in self._compared(named, partition, begins).items():
                 if comparison.strict is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
                     # What no broker loads is shown, and counts for nothing: retention moved the log start over it.
-                    if self.against is not None or offset > partition.unloaded_below:
+                    if self.against is not None or offset > unloaded_below(partition):
                         self.counts[found.verdict] += 1
                     yield named, partition, found
         if self.against is not None and not self.counts.total():
@@ -104,9 +107,8 @@ class Verification:
         wrong = ExitCode.GATE_REFUSED if self.right < self.compared else ExitCode.OK
         return exit_code_of_all(self.findings, (), self.beginnings.exit_code or wrong)
 
-    def _compared(self, named: NamedLogDir, partition: Partition) -> dict[int, Comparison]:
-        filesystem, begins = named.log_dir.filesystem, self.beginnings.of(partition)
-        exactly = None
+    def _compared(self, named: NamedLogDir, partition: Partition, begins: Beginning) -> dict[int, Comparison]:
+        filesystem, exactly = named.log_dir.filesystem, None
         if self.against is not None:
             exactly = ExactComparison(self.against / partition.name, is_unasked=begins.is_unasked(partition))
         examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins)

@@ -75,6 +75,7 @@ def repair_into(
     Raises:
         TiersnapError: as `open_files` does.
     """
+    partition = begins.opened(partition)
     with open_files(partition) as write:
         planner = Planner(partition, options, snapshot_reader(filesystem, partition), write)
         examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry, Expiry
@@ -77,7 +78,7 @@ def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: R
     if options.above_newest:
         return last_base
     for offset in sorted(partition.snapshots, reverse=True):
-        if offset <= partition.unloaded_below:
+        if offset <= unloaded_below(partition):
             break
         if options.replace or _decodes(read_snapshot, offset):
             return offset

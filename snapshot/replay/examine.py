@@ -9,6 +9,7 @@ from types import MappingProxyType
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
+from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
@@ -17,7 +18,14 @@ from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
-from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary, Refusal, SnapshotAt
+from tiersnap.snapshot.replay.partition_state import (
+    NOT_ASKED,
+    NOT_LOCATED,
+    NOT_TOLD,
+    Boundary,
+    Refusal,
+    SnapshotAt,
+)
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
@@ -187,14 +195,15 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 def unverified(replay: Replay, offset: int) -> Comparison:
     """Return the comparison of the snapshot at `offset`, which the replay did not reach."""
     segments, begins = replay.partition.segments, replay.begins
-    if segments and offset <= replay.partition.unloaded_below:
+    if segments and offset <= unloaded_below(replay.partition):
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
     elif segments and offset <= segments[0].base_offset:
+        why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
         if begins.is_unasked(replay.partition):
-            why = f"not compared: the log begins in remote storage, {NOT_ASKED}"
-            return Comparison(SnapshotVerdict.NOT_COMPARED, why)
-        told = f", {NOT_TOLD}" if begins.why else ""
-        reason = f"not comparable: what it says is in remote storage{told}"
+            return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
+        if why is NOT_ASKED:
+            why = NOT_TOLD if begins.why else "what it says is in remote storage"
+        reason = f"not comparable: {why}"
     elif offset < replay.started_at:
         reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:
@@ -225,6 +234,8 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
         topic_id=partition.topic_id,
         internal=internal_reason(partition.topic),
         compacted=compaction_reason(partition, cleanup_policy),
+        log_start=log_start_of(partition),
+        log_start_unknown=why_unknown(partition) if replay.begins.is_unlocated(partition) else "",
         log_start_offset=partition.log_start_offset,
         log_end_offset=replay.log_end,
         high_watermark=replay.high_watermark,

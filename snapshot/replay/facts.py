@@ -18,7 +18,9 @@ class PartitionFacts:
     topic_id: str | None  # 22 characters, None before Kafka 2.8
     internal: str  # why the topic is Kafka's own, or ""
     compacted: str  # why the topic counts as compacted, or ""
-    log_start_offset: int
+    log_start: int | None  # of the whole log, as its files tell it; None where they do not
+    log_start_unknown: str  # why nothing tells where the log begins, or ""
+    log_start_offset: int  # of the local log
     log_end_offset: int
     high_watermark: int | None  # bounded to the log; None when no checkpoint names the partition
     last_stable_offset: int | None  # None without a high watermark

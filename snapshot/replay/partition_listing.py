@@ -75,7 +75,7 @@ class RemoteLister:
             return listing
         try:
             # Another replica, whose log had begun there, may have uploaded it.
-            doubts = is_continued(partition, copies)
+            doubts = is_continued(partition, copies) is not False
             return replace(listing, start=claimed_start(look, partition, newest, doubts_log_start=doubts))
         except TiersnapError as error:
             return self._unanswered(listing, error)

@@ -130,6 +130,7 @@ def _state_at_first(partition: Partition, begins: Beginning) -> ReplayState:
         start=begins.start,
         is_continued=begins.goes_back(partition),
         is_asked=bool(begins.why),
+        is_unlocated=begins.is_unlocated(partition),
     )
 
 

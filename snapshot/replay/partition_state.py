@@ -101,8 +101,9 @@ class Refusal:
     message: str
 
 
-NOT_ASKED = "which was not asked (--remote)"
-NOT_TOLD = "which does not tell the state there"
+NOT_ASKED = "the log begins in remote storage, which was not asked (--remote)"
+NOT_TOLD = "the log begins in remote storage, which does not tell the state there"
+NOT_LOCATED = "nothing tells where the log begins (--remote or --log-start may)"
 
 
 class ReplayState:
@@ -116,6 +117,7 @@ class ReplayState:
         start: StartState | None = None,
         is_continued: bool = False,
         is_asked: bool = False,
+        is_unlocated: bool = False,
     ) -> None:
         """Begin at the first segment, or at `start`.
 
@@ -125,6 +127,7 @@ class ReplayState:
             is_continued: the batches before the first segment are in remote storage and not gone, so without a state
                 nothing that is computed may be written.
             is_asked: remote storage was asked for that state, and does not tell it.
+            is_unlocated: nothing tells where the log begins; then as if it were continued.
         """
         self._producers = ProducerFold()
         self._step = 0
@@ -133,7 +136,7 @@ class ReplayState:
         self._is_window = False
         self.is_continued = is_continued
         self.lacks_start = is_continued if start is None else start.lacks_start
-        self._is_asked, self._is_broker = is_asked, False
+        self._is_asked, self._is_unlocated, self._is_broker = is_asked, is_unlocated, False
         self._refused = ""
         self.lost: LostOffsets | None = None
         self._cleaned_below = cleaned_below or 0
@@ -269,7 +272,9 @@ class ReplayState:
                 return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
             return replace(found, says=f"{found.says}; none can be made: {self.lost}")
         was_asked = bool(self._is_asked or self._refused)
-        why = f"the log begins in remote storage, {f'{NOT_TOLD}{self._refused}' if was_asked else NOT_ASKED}"
+        why = f"{NOT_TOLD}{self._refused}" if was_asked else NOT_ASKED
+        if self._is_unlocated:
+            why = NOT_LOCATED
         if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
             differs = "" if found.strict.is_trusted else f"{found.says}; beyond that "
             strict = SnapshotVerdict.UNVERIFIED if was_asked else SnapshotVerdict.NOT_COMPARED

@@ -17,6 +17,7 @@ from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
@@ -132,7 +133,7 @@ def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
     """Return whether nothing is there of a log that begins in remote storage; None if a look tells nothing."""
     if remote.copies:
         return False
-    return True if partition.begins_in_remote_storage and partition.log_start_is_known else None
+    return True if begins_below(partition) else None
 
 
 def place_error(name: str, place: str) -> TiersnapError:

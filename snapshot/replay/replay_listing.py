@@ -19,6 +19,7 @@ from tiersnap.snapshot.replay.partition_state import Boundary, SnapshotAt, Store
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 from tiersnap.snapshot.replay.replay_start import (
+    NOT_REACHED,
     Beginning,
     StartState,
     is_continued,
@@ -173,7 +174,7 @@ class _OneReplay:
     def _known_beginning(self) -> Beginning:
         look, options = self._task.look, self._task.options
         if look is None or self._is_blind or not self._is_continued:
-            return Beginning(self._is_continued)
+            return Beginning(self._is_continued, why=NOT_REACHED if self._is_continued is None and look else "")
         expiry = options.broker_expiry(self._task.now)
         begins = known_state(look, self._partition, self._listing.remote.copies, expiry)
         if begins.why:
@@ -198,7 +199,7 @@ class _OneReplay:
             self._partition,
             offset,
             self._decodes.window(),
-            is_continued=self._is_continued,
+            is_continued=self._is_continued is not False,
             before=lambda: self._known_beginning().start if self._wants_snapshot() else None,
         )
         for boundary in window.boundaries(self._ends_before_window(), self._read_snapshot):

@@ -8,7 +8,7 @@ Asked in this order (replay_listing), the first that is known:
     remote storage       of a log that goes back further than its files: the state where they begin, or where a remote
                          segment ends soonest behind (`known_state`), as a follower begins that restores its state from
                          there (TierStateMachine.buildRemoteLogAuxState)
-    the log start        of any other log: its first file, and nobody is known
+    the log start        of a log that begins at its first file: nobody is known there
 
 On the way a broker's file that strictly EXTENDS the log takes the place of the state, and for a replay as a broker does
 it (AS_BROKER) also the file where the files begin (partition_state.ReplayState).
@@ -17,13 +17,14 @@ it (AS_BROKER) also the file where the files begin (partition_state.ReplayState)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below, may_begin_below, why_unknown
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import from_entries
@@ -59,19 +60,32 @@ class CopyState:
 class Beginning:
     """The state of a log before its first file."""
 
-    # The log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
+    # The log goes back further in remote storage; None if that does not say it, and the files decide (log_start).
     is_continued: bool | None = None
     start: StartState | None = None  # the state to begin with; None where none is known
     # The state at the end of a copy that ends behind the first file, where none is known at that.
     copy: CopyState | None = None
-    why: str = ""  # remote storage was asked and does not tell the state, "" otherwise
+    why: str = ""  # remote storage was asked, and does not tell the state or where the log begins; "" otherwise
     may_pass: bool = False  # asked again it may
     # Take the file where the files begin, as a broker does that opens the log, be it right or wrong.
     as_broker: bool = False
 
     def goes_back(self, partition: Partition) -> bool:
-        """Return whether the log goes back further than its files, by what is known of it."""
-        return partition.begins_in_remote_storage if self.is_continued is None else self.is_continued
+        """Return whether the log goes back further than its files, or nothing tells that it does not."""
+        return begins_below(partition) is not False if self.is_continued is None else self.is_continued
+
+    def is_unlocated(self, partition: Partition) -> bool:
+        """Return whether nothing tells where the log begins, nor a state to begin with."""
+        has_state = self.start is not None or self.copy is not None
+        return self.is_continued is None and not has_state and begins_below(partition) is None
+
+    def opened(self, partition: Partition) -> Partition:
+        """Return the partition as a broker opens it, also before the first checkpoint of its log start.
+
+        The log start of a tiered log is 0 for it then, so it loads the file where the files begin (LogLoader.load).
+        """
+        is_told = partition.log_start_checkpoint is not None or self.is_unlocated(partition)
+        return partition if is_told or not self.goes_back(partition) else replace(partition, log_start_checkpoint=0)
 
     def is_unasked(self, partition: Partition) -> bool:
         """Return whether remote storage would have to be asked for the state where the files begin, and was not."""
@@ -85,8 +99,7 @@ AS_BROKER = Beginning(as_broker=True)
 def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> Beginning:
     """Return what remote storage says of a log before its first file.
 
-    Nothing found is no proof that a log begins at its files, but where no checkpoint speaks of it, and no copy holds
-    the offset before them (`is_continued`).
+    Nothing found is no proof that a log begins at its files; see log_start.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -100,9 +113,10 @@ def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> B
         raise
     except TiersnapError as error:
         return Beginning(True, why=error.message)
-    if not (partition.begins_in_remote_storage or is_continued(partition, copies)):
-        return Beginning(False)
-    return known_state(look, partition, copies, expiry)
+    continued = is_continued(partition, copies)
+    if continued is None:
+        return Beginning(why=NOT_REACHED)
+    return known_state(look, partition, copies, expiry) if continued else Beginning(False)
 
 
 def known_state(
@@ -175,12 +189,12 @@ def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) 
     return StartState(start.offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
-def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool:
-    """Return whether the log goes back further in remote storage: by its checkpoint, else by what is found there."""
-    first = partition.first_base_offset
-    if partition.log_start_checkpoint is not None or first == 0:
-        return partition.begins_in_remote_storage
-    return RemoteListing(tuple(copies)).coverage(partition.leader_epochs, first + 1).covers(first - 1, first)
+NOT_REACHED = "remote storage holds no segments of the log from there to its first file"
+
+
+def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool | None:
+    """Return whether the log goes back further in remote storage; None if its log start is unknown. See log_start."""
+    return begins_below(partition, RemoteListing(tuple(copies)).coverage(partition.leader_epochs).covered)
 
 
 FindBeginning = Callable[[Partition], Beginning]
@@ -193,15 +207,19 @@ class Beginnings:
     find: FindBeginning | None = None  # asks remote storage; None to ask nothing
     # Why remote storage does not say what came before a log's files, by partition.
     unknown: dict[str, str] = field(default_factory=dict)
+    # Why nothing tells where a log begins, by partition.
+    unlocated: dict[str, str] = field(default_factory=dict)
     away: str = ""  # why remote storage is asked no more, "" while it answers
     may_pass: bool = False  # of `unknown` some may be known when this is run again
 
     def of(self, partition: Partition) -> Beginning:
         """Return what is known of a log before its first file."""
-        if self.find is None or not partition.may_begin_in_remote_storage or never_tiered_reason(partition):
+        if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
-        found = self._ask(self.find, partition)
-        if found.why and found.copy is None:
+        found = NOT_LOOKED if self.find is None else self._ask(self.find, partition)
+        if found.is_unlocated(partition):
+            self.unlocated[partition.name] = why_unknown(partition)
+        elif found.why and found.copy is None:
             self.unknown[partition.name] = found.why
         self.may_pass |= found.may_pass
         return found
@@ -216,7 +234,7 @@ class Beginnings:
 
     @property
     def exit_code(self) -> ExitCode:
-        """3 where it may be known later, 4 where remote storage does not tell it, 0 otherwise."""
+        """3 where it may be known later, 4 where nothing tells it, 0 otherwise."""
         if self.may_pass:
             return ExitCode.TRANSIENT
-        return ExitCode.GATE_REFUSED if self.unknown else ExitCode.OK
+        return ExitCode.GATE_REFUSED if self.unknown or self.unlocated else ExitCode.OK

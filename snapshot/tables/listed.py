@@ -19,6 +19,7 @@ from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_start import begins_below, log_start_of, may_begin_below
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, copy_before
@@ -29,6 +30,7 @@ from tiersnap.snapshot.replay.remote_listing import (
     RemoteListing,
     lacks_beginning,
 )
+from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables.remote_log_segments import COPY_ROWS
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
@@ -115,7 +117,9 @@ class ListedPartition:
         log_dir: URI that the user named.
         directory_id, cluster_id: of the log directory; None where it does not say.
         orphan_indexes: base offsets of which there is an index, and no log file.
-        log_start_checkpoint: of every tiered log; None where the partition is not in the file.
+        log_start: of the whole log, as its files tell it; None where they do not. See log.log_start.
+        log_start_offset: of the local log.
+        log_start_checkpoint: None where nothing names it; see Partition, as for log_start_is_known.
         window_offset: where a bounded scan begins; None where all is scanned.
         start: None where nobody asked for one, or none is there.
         lacks_beginning: see the function; None where nobody looked, or a look tells nothing.
@@ -134,8 +138,10 @@ class ListedPartition:
     orphan_indexes: tuple[int, ...] = ()
     leader_epochs: LeaderEpochs | None = None
     high_watermark: int | None = None
+    log_start: int | None = None
     log_start_offset: int = 0
     log_start_checkpoint: int | None = None
+    log_start_is_known: bool = True
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
     window_offset: int | None = None
@@ -167,8 +173,10 @@ class ListedPartition:
             orphan_indexes=partition.orphan_indexes,
             leader_epochs=partition.leader_epochs,
             high_watermark=partition.high_watermark,
+            log_start=log_start_of(partition),
             log_start_offset=partition.log_start_offset,
             log_start_checkpoint=partition.log_start_checkpoint,
+            log_start_is_known=partition.log_start_is_known,
             cleaner_offset=partition.cleaner_offset,
             findings=partition.findings,
         )
@@ -188,6 +196,7 @@ class ListedPartition:
             high_watermark=self.high_watermark,
             log_start_offset=self.log_start_offset,
             log_start_checkpoint=self.log_start_checkpoint,
+            log_start_is_known=self.log_start_is_known,
             cleaner_offset=self.cleaner_offset,
             findings=self.findings,
             orphan_indexes=self.orphan_indexes,
@@ -217,9 +226,11 @@ class ListedPartition:
         remote, known = found.remote, self.fingerprint
         if remote.encrypted_by is not None:
             known = fingerprint(known, "encrypted")
-        # A copy that comes to be where the files begin is a reason to replay again.
+        # A copy that comes to be where the files begin is a reason to replay again, as is a log start that it tells.
         if (before := copy_before(found)) is not None:
             known = fingerprint(known, before.segment_id)
+        if begins_below(found.partition) is None and is_continued(found.partition, remote.copies):
+            known = fingerprint(known, "continued")
         return replace(
             self,
             segments=tuple(replace(each, is_tiered=each.base_offset in found.tiered) for each in self.segments),
@@ -247,8 +258,8 @@ def chains(partition: Partition) -> Iterator[str]:
     """Yield for each segment the digest of what a state at its base offset is made of."""
     origin: tuple[object, ...] = (partition.topic_id, partition.cleaner_offset)
     first = partition.first_base_offset
-    if partition.may_begin_in_remote_storage:
-        origin += ("may begin in remote storage",)
+    if may_begin_below(partition):
+        origin += ("may begin in remote storage", begins_below(partition))
     if orphans := [offset for offset in partition.orphan_indexes if offset > first]:
         origin += ("indexes without a log file", *orphans)
     digest = hashlib.blake2b(repr(origin).encode(), digest_size=12)

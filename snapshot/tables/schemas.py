@@ -106,7 +106,9 @@ REPLAYED = _struct(
     ("high_watermark", _LONG),
     ("last_stable_offset", _LONG),
     ("unstable_because", _TEXT),
-    ("log_start_offset", _LONG),
+    ("log_start", _LONG),  # of the whole log, as its files tell it; null where they do not
+    ("log_start_unknown", _TEXT),  # why nothing tells where the log begins; "" if it is known
+    ("log_start_offset", _LONG),  # of the local log
     ("log_end_offset", _LONG),
     ("leader_epochs", pa.list_(LEADER_EPOCH)),
     ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does

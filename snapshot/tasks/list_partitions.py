@@ -17,6 +17,7 @@ from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.log_start import begins_below, with_log_start
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
@@ -63,15 +64,37 @@ def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldOfPartition:
+    """The facts about a partition that its files may not tell.
+
+    Attributes:
+        log_start: as --log-start states it; None where it does not.
+        topic_id: of the topic in the cluster, whose partition the other facts are of; None where none was asked.
+        leader_log_start: log start offset of its leader, remote segments included.
+    """
+
+    log_start: int | None = None
+    topic_id: str | None = None
+    leader_log_start: int | None = None
+
+    def located(self, partition: Partition) -> Partition:
+        """Return the partition with its log start, if the files do not tell it."""
+        stated = with_log_start(partition, self.log_start)
+        is_asked = self.topic_id == stated.topic_id and begins_below(stated) is None
+        return with_log_start(stated, self.leader_log_start) if is_asked else stated
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFolder:
     """A partition's folder in a source."""
 
     log_dir: str
     folder: str
+    told: ToldOfPartition = ToldOfPartition()
 
 
-_FOLDER_ROWS = RowCodec(SourceFolder)
-FOLDERS = _FOLDER_ROWS.schema
+FOLDER_ROWS = RowCodec(SourceFolder, parts={"told": RowCodec(ToldOfPartition)})
+FOLDERS = FOLDER_ROWS.schema
 
 
 @dataclass(frozen=True)
@@ -100,14 +123,14 @@ class ListPartitions:
         """List each folder; one that vanished or may not be read is a row with a finding."""
         opened: dict[str, PartitionSource] = {}
         for batch in batches:
-            folders = _FOLDER_ROWS.read([batch])
+            folders = FOLDER_ROWS.read([batch])
             yield LISTED_ROWS.batch(self._listed(each, opened) for each in folders)
 
     def _listed(self, found: SourceFolder, opened: dict[str, PartitionSource]) -> ListedPartition:
         if found.log_dir not in opened:
             opened[found.log_dir] = open_source(found.log_dir)
         source = opened[found.log_dir]
-        listed, partition = source.listed(found.folder, self.topic_ids)
+        listed, partition = source.listed(found.folder, self.topic_ids, found.told.located)
         listed = listed.with_remote(self._lister.with_remote(PartitionListing(source.filesystem, partition)))
         if not isinstance(source, LogDirSource):
             return listed  # what was collected is decoded already

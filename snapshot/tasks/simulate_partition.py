@@ -38,11 +38,13 @@ class SimulatedCounts:
 
     Attributes:
         is_simulated: the tables lead to the log's end.
+        is_unlocated: nothing tells where its log begins, so they do not.
         has_headers: likewise, older batches were sent again, too.
         expired: producers that are left out.
     """
 
     is_simulated: bool
+    is_unlocated: bool
     has_headers: bool
     expired: int
     tally: Tally
@@ -107,7 +109,9 @@ class SimulatePartition:
             for each in outcomes(classes, ids, self.brokers, self.clients, given):
                 yield WhatIfRow(*key, each, each.differs)
         expired = 0 if both is None else both.expired
-        yield WhatIfRow(*key, counts=SimulatedCounts(both is not None, found.has_headers, expired, tally))
+        is_unlocated = bool(found.replayed.facts.log_start_unknown)
+        counts = SimulatedCounts(both is not None, is_unlocated, found.has_headers, expired, tally)
+        yield WhatIfRow(*key, counts=counts)
 
     def _both(self, found: LogTables) -> InItsPlace | None:
         if found.end is None or found.state is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiersnap.snapshot.collected.source import CollectedSource, open_collected
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
@@ -40,18 +41,26 @@ class LogDirSource:
         return self.log_dir.folders
 
     @property
+    def log_starts(self) -> Mapping[TopicPartition, int]:
+        """Return the log start offsets that its checkpoint names."""
+        return self.log_dir.checkpoints.log_start_offsets
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings about the source as a whole."""
         return self.log_dir.findings
 
-    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[ListedPartition, Partition]:
+    def listed(
+        self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
+    ) -> tuple[ListedPartition, Partition]:
         """Return a partition; one that cannot be read has a finding and no segments.
 
         Args:
             topic_ids: ids by topic, for topics that have none on disk.
+            located: gives the partition with its log start, if something else than its files tells it.
         """
         found = read_partition(self.filesystem, f"{self.log_dir.path}/{folder}", self.log_dir.checkpoints)
-        partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
+        partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
         return ListedPartition.of(self.uri, partition, self.properties), partition
 
 

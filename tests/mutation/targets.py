@@ -129,6 +129,7 @@ TARGETS = (
         ),
     ),
     Target("snapshot/log/leader_epochs.py", ("test_coverage.py",)),
+    Target("snapshot/log/log_start.py", ("test_log_start.py", "test_remote_start.py")),
     Target("snapshot/formats/snapshot_file.py", ("test_snapshot_file.py",)),
     Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py", "commands/test_several_log_dirs.py")),
     Target("snapshot/repair/repair_plan.py", ("test_repair.py", "test_log_begins_in_remote_storage.py")),

@@ -29,6 +29,7 @@ _PARTITIONS = pa.schema(
     [
         *(RECORD_BATCHES.field(name) for name in ("log_dir", "topic", "partition")),
         ("log_start_offset", pa.int64()),
+        ("log_start", pa.int64()),
         ("is_compacted", pa.bool_()),
         ("topic_id", pa.string()),
         ("cluster_id", pa.string()),
@@ -88,8 +89,12 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
     # Two replicas without a batch: the newer leader's log starts lower.
     replicas = [
         {"log_dir": log_dir, "topic": "replicas", "partition": 0, "topic_id": "id", "is_compacted": False}
-        | {"leader_epoch": epoch, "log_start_offset": start}
-        for log_dir, epoch, start in (("a", 4, 1500), ("b", 4, 1400), ("c", 5, 1400))
+        | {"leader_epoch": epoch, "log_start_offset": first, "log_start": start}
+        # The files of a tiered log begin anywhere, and of the last replica nothing tells where its log begins.
+        for log_dir, epoch, first, start in (
+            *(("a", 4, 1500, 1500), ("b", 4, 1400, 1400)),
+            *(("c", 5, 1700, 1400), ("d", 6, 1600, 1400), ("e", 7, 200, None)),
+        )
     ]
     found = _found(spark, logs, replicas)
     expected = [

@@ -84,6 +84,7 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
         file_of(folder, offset, ".snapshot").write_bytes(EMPTY)
     for suffix in (".log", ".index", ".timeindex"):
         file_of(folder, 0, suffix).unlink()
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
     found = examined(tmp_path).snapshots
     end = examined(tmp_path).facts.log_end_offset
     assert found[99].says == f"lies above the log end offset {end}"

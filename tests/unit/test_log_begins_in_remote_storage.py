@@ -192,8 +192,9 @@ def test_where_the_checkpoint_of_log_starts_cannot_be_read_remote_storage_says_w
     }
     own = shortened(tmp_path / "own")
     (own / "log-start-offset-checkpoint").write_bytes(b"\x00\xff")
-    tier(own, tmp_path / "nothing")
-    assert {path.stem for path in (tmp_path / "nothing").rglob("*.snapshot")}, "and that it begins at its files"
+    ran = tier(own, tmp_path / "nothing")
+    assert ran.exit_code == 5 and ran.rows[0]["verdicts"]["UNKNOWN_LOG_START"] == 2
+    assert not snapshots_in(tmp_path / "nothing"), "where nothing is there, nothing is known"
 
 
 def folded_from_the_files_alone(tmp_path: Path) -> dict[int, bytes]:
@@ -430,8 +431,11 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
                 path.unlink()
     ran = repair(logs, "--remote", remote, *words)
     assert (ran.exit_code, snapshots_in(logs)) == (4 if checkpoint == 0 else 5, {})
-    assert "orders-0: its files begin at 20: " in ran.err
-    assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
+    if checkpoint is None:
+        assert "log start of orders-0 unknown: log-start-offset-checkpoint cannot be read" in ran.err
+    else:
+        assert "orders-0: its files begin at 20: " in ran.err
+        assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
 
 
 def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(tmp_path: Path) -> None:

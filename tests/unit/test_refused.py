@@ -30,6 +30,7 @@ CODES = {
     "TOPIC_ID_UNKNOWN": (0, 4),
     "UNREADABLE_SEGMENT": (0, 6),
     "CORRUPT_SEGMENT": (5, 5),
+    "UNKNOWN_LOG_START": (4, 4),
     "GAP_BEFORE": (0, 0),
     "ABOVE_LSO": (0, 0),
     "MISSING_INDEX": (0, 4),

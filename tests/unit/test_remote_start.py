@@ -72,17 +72,21 @@ def test_a_start_tells_all_of_the_log_where_it_was_made_of_all_of_it(provenance:
         (log(20, checkpoint=0), [], True),
         (log(20, checkpoint=20), [copy(10, 20)], False),
         (log(0), [copy(0, 10)], False),
-        (log(20), [copy(10, 20)], True),
-        (log(20), [copy(10, 30)], True),
-        (log(20), [copy(10, 19)], False),
-        (log(20), [copy(20, 30)], False),
-        (log(20), [copy(10, 20, epoch=3)], False),
-        (log(20, epochs=None), [copy(10, 20)], False),
+        (log(20), [copy(0, 20)], True),
+        (log(20), [copy(0, 10), copy(10, 30)], True),
+        (log(20), [copy(0, 10)], None),
+        (log(20), [copy(10, 20)], None),
+        (log(20), [copy(20, 30)], None),
+        (log(20), [copy(0, 20, epoch=3)], None),
+        (log(20, epochs=None), [copy(0, 20)], None),
+        (log(20, epochs=((0, 10),)), [copy(10, 20)], True),
+        (log(20, epochs=((0, 20),)), [copy(10, 20)], True),
+        (log(20, epochs=((0, 20),)), [], False),
         (log(1), [copy(0, 1)], True),
-        (log(1), [], False),
+        (log(1), [], None),
     ],
 )
-def test_a_log_goes_on_from_remote_storage_by_its_checkpoint_or_where_a_copy_holds_the_offset_before_its_files(
-    partition: Partition, rows: list[ListedCopy], expected: bool
+def test_log_goes_on_from_remote_storage_by_its_checkpoint_or_by_copies(
+    partition: Partition, rows: list[ListedCopy], expected: bool | None
 ) -> None:
     assert is_continued(partition, rows) is expected

@@ -89,10 +89,13 @@ def test_short_ones_that_lie_there_are_named_and_replaced_by_what_tier_says_to_t
     assert tier(logs, remote, *words).exit_code == 0
 
 
-def test_a_log_of_which_no_copy_holds_the_offset_before_its_files_begins_at_them(tmp_path: Path) -> None:
+def test_log_whose_epochs_begin_at_its_files_begins_at_them_without_copies(tmp_path: Path) -> None:
     partial = folded_from_the_files_alone(tmp_path)
     (tmp_path / "remote").mkdir()
     logs = unsaid(tmp_path)
+    refused = repair(logs, "--remote", tmp_path / "remote")
+    assert (refused.exit_code, snapshots_in(logs)) == (4, {}), "its epochs begin below"
+    (logs / "orders-0/leader-epoch-checkpoint").write_text("0\n1\n0 20\n")
     ran = repair(logs, "--remote", tmp_path / "remote")
     assert ran.exit_code == 0, ran.err
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}

@@ -20,12 +20,13 @@ _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
 def of_listing(listed: DataFrame) -> DataFrame:
     """LISTED -> PARTITION_KEY, and what is known of the partition.
 
-    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id`, `cluster_id` and
-    `leader_epoch`, the newest one, null where the disk does not say.
+    `log_start_offset` of the local log; `is_compacted` (bool): the cleaner has passed over it; `log_start` of the whole
+    log, `topic_id`, `cluster_id` and `leader_epoch`, the newest one, null where the disk does not say.
     """
     return listed.select(
         *PARTITION_KEY,
         F.coalesce("log_start_offset", F.lit(0)).alias("log_start_offset"),
+        "log_start",
         (F.col("cleaner_offset").isNotNull() | F.expr(_IS_INTERNAL)).alias("is_compacted"),
         *("topic_id", "cluster_id"),
         F.expr(_NEWEST_EPOCH).alias("leader_epoch"),
@@ -39,14 +40,15 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
-    facts = still_there(partitions, ("log_start_offset", "compacted", "leader_epochs", *ids))
+    facts = still_there(partitions, ("log_start_offset", "log_start", "compacted", "leader_epochs", *ids))
     was_cleaned = "coalesce(compacted, '') != '' as was_cleaned"
-    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, f"{_NEWEST_EPOCH} as leader_epoch")
+    known = (*PARTITION_KEY, "log_start_offset", "log_start", was_cleaned, *ids, f"{_NEWEST_EPOCH} as leader_epoch")
     facts = facts.select(*PARTITION_KEY, "replayed.*").selectExpr(*known)
     rows = first.join(facts, on=list(PARTITION_KEY), how="left")
     return rows.select(
         *PARTITION_KEY,
         F.greatest("log_start_offset", "first_base_offset").alias("log_start_offset"),
+        "log_start",
         (F.coalesce("was_cleaned", F.lit(False)) | F.expr(_IS_INTERNAL)).alias("is_compacted"),
         *ids,
         "leader_epoch",
@@ -71,22 +73,24 @@ def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
     """Rows of this module -> rows of FOUND: each replica whose log start is lower than an earlier leader's.
 
-    The finding is of the newer leader's log directory; its offsets are the two log start offsets.
+    That of the whole log counts, and none that is unknown: the local logs of a tiered one begin anywhere. The finding
+    is of the newer leader's log directory; its offsets are the two log start offsets.
     """
-    replica = F.struct("log_start_offset", "log_dir")
+    replica = F.struct("log_start", "log_dir")
     topic = ("topic", "topic_id", "partition")
-    furthest = partitions.where("leader_epoch is not null").groupBy(*topic, "leader_epoch")
+    known = partitions.where("leader_epoch is not null and log_start is not null")
+    furthest = known.groupBy(*topic, "leader_epoch")
     by_epoch = Window.partitionBy(*topic).orderBy("leader_epoch")
     rows = furthest.agg(F.max(replica).alias("start")).select(
         *topic,
         "start.*",
-        F.lag(F.col("start")["log_start_offset"]).over(by_epoch).alias("start_before"),
+        F.lag(F.col("start")["log_start"]).over(by_epoch).alias("start_before"),
     )
     finding = found(
         AuditKind.LOG_START_WENT_BACK,
-        "log_start_offset < start_before",
+        "log_start < start_before",
         before_first_offset=F.col("start_before"),
-        first_offset=F.col("log_start_offset"),
-        distance=F.col("start_before") - F.col("log_start_offset"),
+        first_offset=F.col("log_start"),
+        distance=F.col("start_before") - F.col("log_start"),
     )
     return rows_of(rows, finding)

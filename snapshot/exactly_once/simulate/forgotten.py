@@ -17,14 +17,15 @@ from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
 from tiersnap.snapshot.exactly_once.simulate.outcomes import WriteOutcome
-from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot, as_tiered
+from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below, may_begin_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
-from tiersnap.snapshot.replay.replay_start import Beginnings, beginning, is_continued
+from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginning, is_continued
 from tiersnap.snapshot.units import count_of
 
 
@@ -69,11 +70,11 @@ def find_forgotten(
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     is_tiered = partition.topic_id is not None and not never_tiered_reason(partition)
-    if not partition.may_begin_in_remote_storage or not is_tiered:
+    if not may_begin_below(partition) or not is_tiered:
         return None
-    if not partition.begins_in_remote_storage and not is_continued(partition, look(partition).copies):
+    if not (begins_below(partition) or is_continued(partition, look(partition).copies)):
         return None
-    partition, broker = as_tiered(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
+    partition, broker = Beginning(True).opened(partition), ReplicaSnapshot(SnapshotOrigin.BROKER)
     start = broker.start(filesystem, partition)
     living = look.living_producers(partition, start.offset, expiry)
     if start.entries is None or np.isin(living, start.entries["producer_id"]).all():

@@ -77,7 +77,8 @@ class HostSimulation:
         if not self.not_compared:
             return self.tally.sentence()
         count = count_of(len(self.not_compared), "partition is", "partitions are")
-        unknown = f"{count} not compared: what came before the files is in remote storage."
+        is_in = "may be" if self.beginnings.unlocated else "is"
+        unknown = f"{count} not compared: what came before the files {is_in} in remote storage."
         return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
 
     def outcomes_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[WriteOutcome]]:
@@ -100,7 +101,9 @@ class HostSimulation:
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
-            self.said.append(f"{partition.name}: not compared: what came before its files is in remote storage")
+            why = "what came before its files is in remote storage"
+            why = "its log start is unknown" if begins.is_unlocated(partition) else why
+            self.said.append(f"{partition.name}: not compared: {why}")
             return
         found = replicas(
             filesystem,

@@ -7,7 +7,7 @@ the newest one above the log start offset and not above the log end that decodes
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_replay import entries_at_first, snapshot_reader
@@ -81,7 +82,7 @@ class ReplicaSnapshot:
             return Start(newest if self.at is None else self.at, entries)
         at = min((limit for limit in (self.at, highest) if limit is not None), default=None)
         passed_over: list[str] = []
-        loadable = _loadable(partition.unloaded_below, *self._files(filesystem, partition), at, passed_over)
+        loadable = _loadable(unloaded_below(partition), *self._files(filesystem, partition), at, passed_over)
         found = next(loadable, None)
         if self.origin is SnapshotOrigin.OLDER and found is not None:
             found = next(loadable, None)
@@ -97,20 +98,12 @@ class ReplicaSnapshot:
         return paths, lambda offset: read_regular(paths[offset])
 
 
-def as_tiered(partition: Partition) -> Partition:
-    """Return a partition whose log begins in remote storage as a broker opens it, also before its first checkpoint.
-
-    It takes 0 for a log start that no checkpoint names, and so loads the file where the files begin (LogLoader.load).
-    """
-    return replace(partition, log_start_checkpoint=0) if partition.log_start_checkpoint is None else partition
-
-
 def _loadable(
-    unloaded_below: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
+    deleted_to: int, offsets: Collection[int], read: ReadSnapshot, at: int | None, passed_over: list[str]
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Return files as a broker would load them, the newest first."""
     for offset in sorted(offsets, reverse=True):
-        if offset <= unloaded_below or (at is not None and offset > at):
+        if offset <= deleted_to or (at is not None and offset > at):
             continue
         name = snapshot_file.file_name(offset)
         try:
@@ -157,7 +150,7 @@ def replicas(
     Raises:
         UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
     """
-    partition = as_tiered(partition) if begins.goes_back(partition) else partition
+    partition = begins.opened(partition)
 
     def read(start: Start) -> _Pass:
         return _Pass(filesystem, partition, start, expiry, check_crc=check_crc, begins=begins)

@@ -19,6 +19,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
+from tiersnap.snapshot.log.log_start import begins_below, log_start_of, why_unknown
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, named
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
@@ -53,9 +54,12 @@ def newest_disagreement(
     return len(common), None, (0, 0, 0)
 
 
-def log_start_goes_back(leader: int, follower: int) -> bool:
-    """Return whether the follower, as the next leader, would name a lower log start offset than clients have seen."""
-    return follower < leader
+def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
+    """Return whether the follower, as the next leader, would name a lower log start offset than clients have seen.
+
+    Of one that is unknown (None) nothing is said.
+    """
+    return leader is not None and follower is not None and follower < leader
 
 
 def compare_replicas(
@@ -68,8 +72,10 @@ def compare_replicas(
     """
     (_, first), (_, second) = leader, follower
     compared, offset, counts = newest_disagreement(_entries(*leader), _entries(*follower))
-    starts = first.log_start_offset, second.log_start_offset
-    return ReplicaDisagreement(replica, first.name, compared, offset, *counts, *starts, log_start_goes_back(*starts))
+    leads, follows = log_start_of(first), log_start_of(second)
+    goes_back = log_start_goes_back(leads, follows)
+    shown = first.log_start_offset if leads is None else leads, second.log_start_offset if follows is None else follows
+    return ReplicaDisagreement(replica, first.name, compared, offset, *counts, *shown, goes_back)
 
 
 def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarray]:
@@ -95,6 +101,8 @@ class HostRisk:
     never_tiered: int = 0  # number of partitions that are left out, since their topics are never tiered
     # Number of partitions that are left out, since what came before their files is in remote storage.
     not_compared: int = 0
+    # Why nothing tells where a log begins, by partition; these are left out, too.
+    unlocated: dict[str, str] = field(default_factory=dict)
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,7 +118,9 @@ class HostRisk:
             self._partitions.append((each, partition))
             if survey.never_tiered:
                 self.never_tiered += 1
-            elif partition.begins_in_remote_storage:
+            elif (is_below := begins_below(partition)) is None:
+                self.unlocated[partition.name] = why_unknown(partition)
+            elif is_below:
                 self.not_compared += 1
             else:
                 yield partition_risk(survey, settings)

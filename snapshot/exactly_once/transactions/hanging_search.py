@@ -28,6 +28,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
+from tiersnap.snapshot.log.log_start import begins_below, why_unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,12 @@ class HangingSearch:
     watch: Watch = iter
     findings: list[Finding] = field(default_factory=list, init=False)  # of the partitions that were replayed
     not_compared: int = field(default=0, init=False)  # as in ProducerListing
+    unlocated: dict[str, str] = field(default_factory=dict, init=False)  # likewise
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """Judge the open transactions of these partitions by the transaction log of all directories."""
         # The transaction log itself has no producers.
-        seen = [self._replica(*each) for each in self.watch(partitions) if each[1].topic != TOPIC]
+        seen = [self._replica(*each) for each in self.watch(partitions) if self._is_searched(each[1])]
         newest: dict[TopicPartition, _Replica] = {}
         for of in sorted((each for each in seen if each.is_read), key=lambda each: each.reach):
             newest[of.partition.topic, of.partition.partition] = of
@@ -116,9 +118,16 @@ class HangingSearch:
             judged.append(each)
         return judged, log
 
+    def _is_searched(self, partition: Partition) -> bool:
+        if partition.topic == TOPIC:
+            return False
+        if begins_below(partition) is None:
+            self.unlocated[partition.name] = why_unknown(partition)
+        return partition.name not in self.unlocated
+
     def _replica(self, log_dir: LogDir, partition: Partition) -> _Replica:
         replayed = self._replayed(log_dir, partition)
-        self.not_compared += partition.begins_in_remote_storage
+        self.not_compared += begins_below(partition) is True
         self.findings += replayed.examination.findings
         epoch = max((epoch for epoch, _ in partition.leader_epochs or ()), default=-1)
         reach, opened = (epoch, replayed.log_end_offset), tuple(open_transactions(replayed))

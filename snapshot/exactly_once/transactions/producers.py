@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
+from tiersnap.snapshot.log.log_start import begins_below, why_unknown, with_stated
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
@@ -33,12 +35,17 @@ class ProducerListing:
     expired: int = 0  # number of producers that are left out, since brokers have dropped them
     # Number of partitions whose log begins in remote storage: a broker's snapshot there may be wrong.
     not_compared: int = 0
+    unlocated: dict[str, str] = field(default_factory=dict)  # left out: why nothing tells where the log begins
 
     def entries(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[tuple[Partition, np.void]]:
         """Return the entries (ENTRY_DTYPE) of producers that brokers still have, ascending in each partition."""
         for log_dir, partition in partitions:
+            is_below = begins_below(partition)
+            if is_below is None:
+                self.unlocated[partition.name] = why_unknown(partition)
+                continue
             replayed = replay_log(log_dir.filesystem, partition, check_crc=self.check_crc)
-            self.not_compared += partition.begins_in_remote_storage
+            self.not_compared += is_below
             self.findings.extend(replayed.examination.findings)
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
@@ -46,13 +53,16 @@ class ProducerListing:
             yield from ((partition, entry) for entry in live)
 
 
-def open_of_one_cluster(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
+def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
     """Open the log directories; a host with several disks has several.
+
+    Args:
+        log_starts: as --log-start states them; see with_stated.
 
     Raises:
         UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
     """
-    opened = open_log_dirs(uris)
+    opened = with_stated(open_log_dirs(uris), log_starts)
     properties = [read_properties(each.log_dir.filesystem, each.log_dir.path) for each in opened]
     clusters = {each.cluster_id for each in properties if each is not None}
     if len(clusters) > 1:

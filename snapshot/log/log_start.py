@@ -1,0 +1,129 @@
+"""The log start offset of a partition: the first offset of its log, in remote storage or in a local segment.
+
+Asked in this order, the first that tells it:
+
+    the checkpoint    log-start-offset-checkpoint names the partition; in its place --log-start, or the cluster
+    remote storage    segments of the log's lineage reach the first file without a hole, from the first leader epoch on
+    leader epochs     they begin at the first file or behind it: a broker cuts them when the log start moves
+
+Otherwise the log start is unknown, and nothing is computed from the first file on. Kafka up to 3.7.0 never checkpoints
+the log start of a tiered log (KAFKA-16146), later releases after a minute. A log whose broker was killed right after
+retention looks the same, and so does a copied directory. Leader epochs that are lost tell nothing; those of the batches
+prove nothing below the first file. A topic that is never tiered begins at its first file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.leader_epochs import Interval
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, LOG_START_OFFSETS, LogDir, Partition, split_at
+from tiersnap.snapshot.log.selection import NamedLogDir, never_tiered_reason
+
+
+def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int | None:
+    """Return the log start offset, None if it is unknown.
+
+    Args:
+        covered: offsets of the log's lineage that remote segments hold; none if remote storage was not asked.
+    """
+    first, told = partition.first_base_offset, partition.log_start_checkpoint
+    if told is not None:
+        return told
+    if not first or never_tiered_reason(partition):
+        return first
+    epochs = partition.leader_epochs
+    if not epochs:
+        return None
+    begin = epochs[0][1]
+    remote = next((start for start, end in covered if start < first <= end), None)
+    if remote is not None and (begin >= first or remote <= begin):
+        return remote if begin >= first else begin
+    return None if begin < first or not partition.log_start_is_known else first
+
+
+def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
+    """Return whether the log begins below its first file, in remote storage; None if nothing tells where it begins."""
+    start = log_start_of(partition, covered)
+    return None if start is None else start < partition.first_base_offset
+
+
+def may_begin_below(partition: Partition) -> bool:
+    """Return whether remote storage has to be asked where the log begins, or what came before its first file."""
+    told = partition.log_start_checkpoint
+    return partition.first_base_offset > (told or 0)
+
+
+def unloaded_below(partition: Partition) -> int:
+    """Return the offset up to which a broker deletes snapshots unread when it opens the partition.
+
+    A tiered log whose start no checkpoint names begins at 0 for it (LogLoader.load).
+    """
+    if partition.log_start_checkpoint is not None:
+        return partition.log_start_checkpoint
+    return partition.log_start_offset if begins_below(partition) is False else 0
+
+
+def why_unknown(partition: Partition) -> str:
+    """Return why nothing on this disk tells where the log begins; of a log whose start is unknown."""
+    first = f"below the first segment {partition.first_base_offset}"
+    if not partition.log_start_is_known:
+        return f"{LOG_START_OFFSETS} cannot be read"
+    unnamed = f"{LOG_START_OFFSETS} does not name it"
+    if not partition.leader_epochs:
+        return f"{unnamed}, and {LEADER_EPOCHS} has no entry"
+    return f"{unnamed}, and {LEADER_EPOCHS} begins at {partition.leader_epochs[0][1]}, {first}"
+
+
+def with_log_start(partition: Partition, offset: int | None) -> Partition:
+    """Return the partition as if the checkpoint named this log start, unless it names one; None changes nothing."""
+    if offset is None or partition.log_start_checkpoint is not None:
+        return partition
+    log_start, deleted, live = split_at((*partition.deleted_segments, *partition.segments), offset)
+    return replace(
+        partition,
+        segments=live,
+        deleted_segments=deleted,
+        log_start_offset=log_start,
+        log_start_checkpoint=offset,
+    )
+
+
+def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:
+    """Return the log directories as if their checkpoints named the log start offsets that --log-start states.
+
+    Raises:
+        UsageError: a checkpoint names another one, or no directory has the partition.
+    """
+    folders = {folder for each in log_dirs for folder in each.log_dir.folders}
+    for (topic, partition), offset in stated.items():
+        if f"{topic}-{partition}" not in folders:
+            raise unknown_partition(f"{topic}-{partition}", offset, [each.uri for each in log_dirs])
+    return tuple(replace(each, log_dir=_stated(each.log_dir, stated)) for each in log_dirs)
+
+
+def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageError:
+    """Return the error about a stated log start offset of a partition that no place has."""
+    return UsageError(
+        f"--log-start {folder}={stated}: no such partition in {', '.join(uris)}",
+        hint="--log-start takes a folder's name and an offset, as orders-0=100",
+    )
+
+
+def _stated(log_dir: LogDir, stated: Mapping[TopicPartition, int]) -> LogDir:
+    known = log_dir.checkpoints.log_start_offsets
+    for name, offset in stated.items():
+        refuse_other(name, known.get(name), offset)
+    return replace(log_dir, checkpoints=replace(log_dir.checkpoints, log_start_offsets={**known, **stated}))
+
+
+def refuse_other(name: TopicPartition, known: int | None, stated: int) -> None:
+    """Refuse a stated log start offset that contradicts the checkpoint's (None if it names none): UsageError."""
+    if known not in (None, stated):
+        raise UsageError(
+            f"--log-start {name[0]}-{name[1]}={stated}: {LOG_START_OFFSETS} says {known}",
+            hint="leave out --log-start for this partition",
+        )
