@@ -16,7 +16,6 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
@@ -26,10 +25,11 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.log_start import refuse_other, unknown_partition
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.log.selection import internal_reason, matches_topic
 from tiersnap.snapshot.readiness.copy_task import CopyTasks
+from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tables.schemas import schema_of
-from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
+from tiersnap.snapshot.tasks.list_partitions import NOTHING_TOLD, ToldOfPartition
 from tiersnap.snapshot.tasks.sources import open_source
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
     if cluster is None:
         return given
     check_cluster(cluster, found.owners)
-    given = replace(given, told=told_of_cluster(cluster, found.unnamed, told))
+    is_bounded = settings.replay.scan is Scan.WINDOW
+    given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
     if settings.left_for is not None:
         names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
         given = replace(given, copy_tasks=ask_copy_tasks(cluster, names, found.owners).tasks)
@@ -150,26 +151,31 @@ def discover(
 
 
 def told_of_cluster(
-    cluster: Cluster, folders: Iterable[str], told: Mapping[str, ToldOfPartition]
+    cluster: Cluster, found: Discovered, told: Mapping[str, ToldOfPartition], *, is_bounded: bool
 ) -> dict[str, ToldOfPartition]:
-    """Return what is told of partitions, by folder name, with their log starts as the cluster has them.
+    """Return what is told of partitions, by folder name, with what only the cluster may know of them.
 
-    Args:
-        folders: names of the folders of those that are asked for; some may be in no topic of the cluster.
+    Asked are those whose log start no checkpoint names; for a bounded scan all, also for their last stable offsets.
 
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    wanted = {name: folder for folder in folders if (name := split_folder_name(folder)) is not None}
+    folders = {folder for _, folder in found.folders} if is_bounded else found.unnamed
+    wanted = {name for folder in folders if (name := split_folder_name(folder)) and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
-    leaders = {
-        TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders.get(number, -1)
-        for topic, number in wanted
-        if topic in topics
-    }
+    led = [name for name in sorted(wanted) if name[0] in topics and topics[name[0]].leaders.get(name[1], -1) >= 0]
+    # The log ends are asked for last: what is stable by then ends below them.
+    stable = cluster.stable_offsets(led) if is_bounded else {}
+    offsets = cluster.log_offsets(led)
     asked = {
-        str(each): replace(told.get(str(each), ToldOfPartition()), topic_id=each.topic_id, leader_log_start=start)
-        for each, start in cluster.log_starts(leaders).items()
+        f"{name}-{number}": replace(
+            told.get(f"{name}-{number}", NOTHING_TOLD),
+            topic_id=topics[name].topic_id,
+            leader_log_start=offsets[name, number][0],
+            leader_stable=stable.get((name, number)),
+            leader_end=offsets[name, number][1],
+        )
+        for name, number in led
     }
     return {**told, **asked}
 

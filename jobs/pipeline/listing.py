@@ -22,12 +22,9 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     STATES,
     TOPIC_PARTITION,
 )
-from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, SourceFolder, ToldOfPartition
+from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, NOTHING_TOLD, SourceFolder, ToldOfPartition
 
 FOLDERS_PER_TASK = 200
-
-
-_NOTHING_TOLD = ToldOfPartition()
 
 
 def folders(
@@ -42,7 +39,7 @@ def folders(
     Spark answers a plan from the cache of an equal one, of whichever run and session of the application. Files change,
     and no plan says so; each call gives a plan that equals no other.
     """
-    rows = (SourceFolder(*each, told.get(each[1], _NOTHING_TOLD)) for each in found)
+    rows = (SourceFolder(*each, told.get(each[1], NOTHING_TOLD)) for each in found)
     table = pa.Table.from_batches([FOLDER_ROWS.batch(rows, FOLDERS)])
     is_of_its_own = F.lit(uuid.uuid4().hex).isNotNull()
     return (

@@ -254,6 +254,12 @@ class Cluster:
         offsets = self.log_offsets((each.topic, each.partition) for each in led)
         return {each: offsets[each.topic, each.partition][0] for each in led}
 
+    def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Last stable offset (exclusive) of each partition, as its leader tells it."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(list(partitions), OffsetSpec.latest(), is_stable=True)
+
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Log start and log end (exclusive) of some partitions of a topic, by number.
 
@@ -275,15 +281,16 @@ class Cluster:
             else:
                 return {number: offsets for (_, number), offsets in found.items()}
 
-    def _offsets(self, partitions: list[tuple[str, int]], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self, partitions: list[tuple[str, int]], spec: OffsetSpec, *, is_stable: bool = False
+    ) -> dict[tuple[str, int], int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
+        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
         found: dict[tuple[str, int], int] = {}
         for start in range(0, len(partitions), _BATCH):
             wanted = {TopicPartition(*each): spec for each in partitions[start : start + _BATCH]}
-            listed = self._client().list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=SECONDS
-            )
+            listed = self._client().list_offsets(wanted, isolation_level=level, request_timeout=SECONDS)
             for at, future in listed.items():
                 result: ListOffsetsResultInfo = self._result(f"offsets of {at.topic}-{at.partition}", future)
                 found[at.topic, at.partition] = int(result.offset)

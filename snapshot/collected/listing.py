@@ -29,6 +29,8 @@ _OF_READER = (
     "lacks_beginning",
     "forgotten",
     "leftover_count",
+    "leader_stable",
+    "leader_end",
     "error_type",
     "hint",
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # is not among them.
 _REFUSED = (
     Verdict.UNKNOWN_LOG_START,
+    Verdict.UNKNOWN_TRANSACTIONS,
     Verdict.GAP_IN_REMOTE,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.MISSING_INDEX,

@@ -151,6 +151,8 @@ def _local(
         return Verdict.CORRUPT_SEGMENT, segment.damage
     if partition.log_start_unknown:
         return Verdict.UNKNOWN_LOG_START, f"its log start is unknown: {partition.log_start_unknown}"
+    if partition.transactions_unknown:
+        return Verdict.UNKNOWN_TRANSACTIONS, partition.transactions_unknown
     if blocked_by is not None:
         return Verdict.GAP_BEFORE, f"segment {blocked_by.base_offset} comes first and is {blocked_by.verdict}"
     if partition.last_stable_offset is None or segment.next_base_offset > partition.last_stable_offset:

@@ -25,6 +25,7 @@ class Verdict(StrEnum):
     UNREADABLE_SEGMENT = "UNREADABLE_SEGMENT"
     CORRUPT_SEGMENT = "CORRUPT_SEGMENT"
     UNKNOWN_LOG_START = "UNKNOWN_LOG_START"
+    UNKNOWN_TRANSACTIONS = "UNKNOWN_TRANSACTIONS"
     GAP_BEFORE = "GAP_BEFORE"
     ABOVE_LSO = "ABOVE_LSO"
     MISSING_INDEX = "MISSING_INDEX"
@@ -74,6 +75,11 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
             "Nothing tells where the log begins, so no producer state can be computed.",
             "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it: "
             "--log-start TOPIC-PARTITION=OFFSET",
+        ),
+        Verdict.UNKNOWN_TRANSACTIONS: (
+            "Nothing proves that no transaction was open where the scan window begins.",
+            "leave out --scan window, or name a broker of the cluster, which tells the last stable offset "
+            "(--bootstrap-server)",
         ),
         Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
         Verdict.UNVERIFIED_SNAPSHOT: ("The producer snapshot is there and was not compared with the log.", _COMPARE),

@@ -236,6 +236,7 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
         compacted=compaction_reason(partition, cleanup_policy),
         log_start=log_start_of(partition),
         log_start_unknown=why_unknown(partition) if replay.begins.is_unlocated(partition) else "",
+        transactions_unknown="" if replay.begins.start is None else replay.begins.start.transactions_unknown,
         log_start_offset=partition.log_start_offset,
         log_end_offset=replay.log_end,
         high_watermark=replay.high_watermark,

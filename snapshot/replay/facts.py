@@ -20,6 +20,7 @@ class PartitionFacts:
     compacted: str  # why the topic counts as compacted, or ""
     log_start: int | None  # of the whole log, as its files tell it; None where they do not
     log_start_unknown: str  # why nothing tells where the log begins, or ""
+    transactions_unknown: str  # why nothing tells which transactions are open where a scan window begins, or ""
     log_start_offset: int  # of the local log
     log_end_offset: int
     high_watermark: int | None  # bounded to the log; None when no checkpoint names the partition

@@ -13,6 +13,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing, RemoteLook
 from tiersnap.snapshot.replay.replay_start import claimed_start, copies_up_to, is_continued
+from tiersnap.snapshot.replay.window_start import LeaderOffsets
 
 # Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
 _MOST_STARTS = 4
@@ -31,6 +32,7 @@ class PartitionListing:
     start: ClaimedStart | None = None
     tiered: frozenset[int] = frozenset()  # base offsets of the segments that remote storage holds whole
     window_offset: int | None = None  # where a bounded scan begins; None where all is scanned
+    leader: LeaderOffsets | None = None  # as the cluster told them; None if none was asked
     # ms by base offset, by the time indexes, where those were asked.
     largest_timestamps: Mapping[int, int] = field(default_factory=dict)
     # Of a collected folder: the object that holds the decode, by base offset.

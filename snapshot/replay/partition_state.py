@@ -135,7 +135,8 @@ class ReplayState:
         self.history_from = log_start
         self._is_window = False
         self.is_continued = is_continued
-        self.lacks_start = is_continued if start is None else start.lacks_start
+        self._unknown = "" if start is None else start.transactions_unknown
+        self.lacks_start = is_continued if start is None else start.lacks_start or bool(start.transactions_unknown)
         self._is_asked, self._is_unlocated, self._is_broker = is_asked, is_unlocated, False
         self._refused = ""
         self.lost: LostOffsets | None = None
@@ -273,8 +274,8 @@ class ReplayState:
             return replace(found, says=f"{found.says}; none can be made: {self.lost}")
         was_asked = bool(self._is_asked or self._refused)
         why = f"{NOT_TOLD}{self._refused}" if was_asked else NOT_ASKED
-        if self._is_unlocated:
-            why = NOT_LOCATED
+        if self._is_unlocated or self._unknown:
+            why = self._unknown or NOT_LOCATED
         if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
             differs = "" if found.strict.is_trusted else f"{found.says}; beyond that "
             strict = SnapshotVerdict.UNVERIFIED if was_asked else SnapshotVerdict.NOT_COMPARED

@@ -201,6 +201,8 @@ class _OneReplay:
             self._decodes.window(),
             is_continued=self._is_continued is not False,
             before=lambda: self._known_beginning().start if self._wants_snapshot() else None,
+            read_snapshot=self._read_snapshot,
+            leader=self._listing.leader,
         )
         for boundary in window.boundaries(self._ends_before_window(), self._read_snapshot):
             self._known[boundary.offset] = self._settle(boundary)

@@ -45,6 +45,8 @@ class StartState:
     has_adopted: bool  # a broker's snapshot already told what the log could not
     # Batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
     lacks_start: bool = False
+    # Why nothing tells which transactions are open there, or "". If something is, nothing computed may be written.
+    transactions_unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,14 +87,23 @@ def fold_segment(
     return runs.done, scan.end
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowDecode:
+    """The decode of a segment in a scan window, or a part of it."""
+
+    base_offset: int
+    log_end: int  # exclusive end offset of the segment's batches
+    deltas: np.ndarray  # DELTA_DTYPE, ascending in producer id
+
+
 class DecodeSource(Protocol):
     """Gives the decodes of one partition; asked in ascending order, each at most once."""
 
     def begin_at(self, offset: int) -> None:
         """Give no decode of a segment below the offset."""
 
-    def window(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (base offset, deltas) of the decodes in a scan window, ascending, ahead of the first `decode`."""
+    def window(self) -> Iterator[WindowDecode]:
+        """Yield the decodes in a scan window, ascending, ahead of the first `decode`; in parts, if one has several."""
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
         """Return the runs of a segment, read once and lazily, and how its file ended; None below the beginning.
@@ -116,7 +125,7 @@ class LocalDecodes:
         """See DecodeSource."""
         self._begins_at = offset
 
-    def window(self) -> Iterator[tuple[int, np.ndarray]]:
+    def window(self) -> Iterator[WindowDecode]:
         """Nothing: a host scans all that it holds."""
         return iter(())
 

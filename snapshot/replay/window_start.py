@@ -8,11 +8,25 @@ The window is that of KIP-952: a producer that was last heard of before it has e
 One that the window shows in part is followed back until what was found is complete: if it begins with a marker, the
 last data batch lies before; if with transactional data, the transaction may have begun before. UNSEEN says what no scan
 of the window can find: a producer whose first batch in the window is not transactional is taken for one that never was.
+
+An open transaction never expires, and one that began before the window may show nothing in it. So the window needs a
+proof of what is open where it begins, or nothing of it is computed:
+
+    a broker's snapshot   at the window's first offset, with at least one entry, that agrees with the log about the
+                          producers that were followed back; what it names as open is followed back, too. An empty one
+                          proves nothing: brokers write such files when they find none (LogLoader). Nor does one of a
+                          log that begins in remote storage: a rebuilt replica forgets (KAFKA-14467)
+    the cluster           the leader's last stable offset is in the window, and the log here reaches the leader's log
+                          end: what was open at the window's begin has ended, and its marker is in the window
+
+The coordinator's log proves nothing: a transaction that hangs is one that its coordinator does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -21,16 +35,15 @@ from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ProducerFold, to_entries
+from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.replay_start import StartState
-from tiersnap.snapshot.replay.segment_runs import fold_segment
+from tiersnap.snapshot.replay.segment_runs import WindowDecode, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, found_at
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (
-    "a transaction that hangs since before the window and shows nothing in it: the broker's last stable offset may be "
-    "lower",
+    "transactions that ended before the window: snapshots before it lack those that were open there",
     "markers before the window of a producer that writes without transactions in it: its coordinator epoch is written "
     "as -1",
     "what a broker's snapshot before the window says: it is tiered as BROKER_UNVERIFIED if it can be read",
@@ -49,6 +62,28 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
         if largest is None or largest >= since:
             return None if base == bases[0] else base
     return bases[-1] if len(bases) > 1 else None
+
+
+def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapshot: ReadSnapshot) -> int | None:
+    """Return the greatest of the base offsets with a snapshot file that may prove what is open there; None without one.
+
+    Args:
+        bases: those of the segments that a window may begin with.
+        snapshots: offsets of the files.
+    """
+    for offset in sorted(set(bases).intersection(snapshots), reverse=True):
+        entries = found_at(offset, read_snapshot).entries
+        if entries is not None and entries.size:
+            return offset
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderOffsets:
+    """Offsets of a partition as its leader told them, both exclusive; the second was asked after the first."""
+
+    stable: int  # last stable offset
+    end: int  # log end offset
 
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
@@ -135,6 +170,11 @@ class FollowedBack:
             yield end, to_entries(deltas.compress((deltas["txn_first_offset"] >= 0) & is_known))
 
 
+def _open(entries: np.ndarray) -> np.ndarray:
+    """Return the entries (ENTRY_DTYPE) with an open transaction."""
+    return entries.compress(entries["current_txn_first_offset"] >= 0)
+
+
 def _combined(runs: Iterable[np.ndarray]) -> np.ndarray:
     producers = ProducerFold()
     for deltas in runs:
@@ -142,6 +182,8 @@ def _combined(runs: Iterable[np.ndarray]) -> np.ndarray:
     return producers.deltas()
 
 
+_NOBODY = np.empty(0, ENTRY_DTYPE)
+_TRANSACTION = ["producer_id", "current_txn_first_offset"]
 _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies before the window that was scanned")
 
 
@@ -157,36 +199,60 @@ class WindowStart:
         filesystem: FileSystem,
         partition: Partition,
         offset: int,
-        decodes: Iterable[tuple[int, np.ndarray]],
+        decodes: Iterable[WindowDecode],
         *,
         is_continued: bool,
         before: Callable[[], StartState | None],
+        read_snapshot: ReadSnapshot,
+        leader: LeaderOffsets | None,
     ) -> None:
         """Find what the window shows in part, and follow it back.
 
         Args:
             offset: base offset of the window's first segment.
-            decodes: (base offset, deltas) of the runs of the window's segments, ascending.
-            is_continued: the log goes back further in remote storage.
+            decodes: of the window's segments, ascending.
+            is_continued: the log goes back further in remote storage, or may.
             before: asks for the state where the files begin, None where nobody knows it.
+            leader: what its leader says; None if no cluster was asked.
 
         Raises:
             CorruptDataError: a segment before the window is damaged, and a producer has to be followed through it.
         """
         self._filesystem, self._partition, self._offset = filesystem, partition, offset
         self._ask_before, self._has_before = before, False
-        first = FirstSeen()
-        for base_offset, deltas in decodes:
-            first.add(base_offset, deltas)
-        producers = [
-            producer_id
-            for base_offset, found in first.transactional.items()
-            for producer_id in self._not_new(base_offset, found)
-        ]
+        first, log_end = FirstSeen(), 0
+        for decode in decodes:
+            first.add(decode.base_offset, decode.deltas)
+            log_end = max(log_end, decode.log_end)
+        is_told = leader is not None and leader.stable >= offset and log_end >= leader.end
+        shown = _NOBODY if is_told or is_continued else self._shown(read_snapshot)
+        seen = (each for base, found in first.transactional.items() for each in self._not_new(base, found))
+        producers = chain(_open(shown)["producer_id"].tolist(), seen) if is_told or shown.size else ()
         self._followed = FollowedBack(producers, self._older())
+        unproven = "" if is_told else self._why_unproven(shown)
         is_unknown = is_continued and not self._has_before and self._followed.reached_beginning
-        self._provenance = Provenance.COMPUTED_FROM_LOCAL_START if is_unknown else Provenance.COMPUTED_WITHIN_WINDOW
-        self.state = StartState(offset, self._followed.deltas, offset, has_adopted=False, lacks_start=is_unknown)
+        lacks_start = is_unknown or bool(unproven)
+        self._provenance = Provenance.COMPUTED_FROM_LOCAL_START if lacks_start else Provenance.COMPUTED_WITHIN_WINDOW
+        deltas = self._followed.deltas
+        self.state = StartState(
+            offset, deltas, offset, has_adopted=False, lacks_start=is_unknown, transactions_unknown=unproven
+        )
+
+    def _shown(self, read_snapshot: ReadSnapshot) -> np.ndarray:
+        """Return the entries of the snapshot file at the window's begin; nobody if none can be read."""
+        entries = found_at(self._offset, read_snapshot).entries
+        return _NOBODY if entries is None else entries
+
+    def _why_unproven(self, shown: np.ndarray) -> str:
+        """Return why nothing proves what is open at the window's begin; "" if the entries of the snapshot there do.
+
+        They must name as open what the log says of the same producers.
+        """
+        why = f"the scan window begins at {self._offset}, and nothing proves which transactions are open there"
+        if not shown.size:
+            return why
+        ours, theirs = (_open(each)[_TRANSACTION].tolist() for each in (to_entries(self._followed.deltas), shown))
+        return "" if set(ours) == set(theirs) else f"{why}: the snapshot file says otherwise than the log"
 
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """Yield the boundaries up to the window's first offset, ascending."""

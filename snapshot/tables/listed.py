@@ -31,6 +31,7 @@ from tiersnap.snapshot.replay.remote_listing import (
     lacks_beginning,
 )
 from tiersnap.snapshot.replay.replay_start import is_continued
+from tiersnap.snapshot.replay.window_start import LeaderOffsets
 from tiersnap.snapshot.tables.remote_log_segments import COPY_ROWS
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
@@ -121,6 +122,7 @@ class ListedPartition:
         log_start_offset: of the local log.
         log_start_checkpoint: None where nothing names it; see Partition, as for log_start_is_known.
         window_offset: where a bounded scan begins; None where all is scanned.
+        leader: what the partition's leader told for that; None where nobody asked.
         start: None where nobody asked for one, or none is there.
         lacks_beginning: see the function; None where nobody looked, or a look tells nothing.
         forgotten: None where the replica knows all living producers, or nobody asked.
@@ -145,6 +147,7 @@ class ListedPartition:
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
     window_offset: int | None = None
+    leader: LeaderOffsets | None = None
     start: ClaimedStart | None = None
     remote: RemoteListing = NOTHING_SEEN
     lacks_beginning: bool | None = None
@@ -217,6 +220,7 @@ class ListedPartition:
             self.start,
             frozenset(each.base_offset for each in self.segments if each.is_tiered),
             self.window_offset,
+            self.leader,
             {base: found for base, found in times if found is not None},
             {base: name for base, name in objects if name is not None},
         )
@@ -249,6 +253,7 @@ LISTED_ROWS = RowCodec(
     parts={
         "remote": RowCodec(RemoteListing, structs={"copies": COPY_ROWS}),
         "remote_error": RowCodec(RecordedError, columns={"message": "remote_error"}),
+        "leader": RowCodec(LeaderOffsets, columns={"stable": "leader_stable", "end": "leader_end"}),
     },
 )
 LISTED = LISTED_ROWS.schema

@@ -108,6 +108,7 @@ REPLAYED = _struct(
     ("unstable_because", _TEXT),
     ("log_start", _LONG),  # of the whole log, as its files tell it; null where they do not
     ("log_start_unknown", _TEXT),  # why nothing tells where the log begins; "" if it is known
+    ("transactions_unknown", _TEXT),  # why nothing tells what is open where a scan window begins; "" if it is known
     ("log_start_offset", _LONG),  # of the local log
     ("log_end_offset", _LONG),
     ("leader_epochs", pa.list_(LEADER_EPOCH)),

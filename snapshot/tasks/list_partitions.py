@@ -18,11 +18,12 @@ from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.log_start import begins_below, with_log_start
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.expiry import BrokerExpiry, fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
-from tiersnap.snapshot.replay.window_start import window_offset
+from tiersnap.snapshot.replay.window_start import LeaderOffsets, proving_offset, window_offset
 from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition, partition_folder
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
@@ -30,6 +31,7 @@ from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_
 
 def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Partition, since: int) -> ListedPartition:
     """Return it with its `window_offset`, and what the time indexes say of its closed segments."""
+    reader = snapshot_reader(filesystem, partition)
     told = [None if each.is_active else _largest_timestamp(filesystem, each) for each in partition.segments]
     # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
     largest = [
@@ -42,10 +44,18 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
         # What transactions are open at the high watermark must be known.
         below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
         found = min(found, below[-1]) if len(below) > 1 else None
+    leader, known = listed.leader, listed.fingerprint
+    if found is not None and leader is not None and leader.stable >= found:
+        known = fingerprint(known, "nothing is open before the window")
+    elif found is not None:
+        # The window follows a snapshot that shows what is open there. Without one nothing is computed.
+        proving = proving_offset([base for base in bases if base <= found], partition.snapshots, reader)
+        found = found if proving is None else proving
     window = found if found is None or found > bases[0] else None
     is_behind = listed.start is not None and listed.start.offset < (window or 0)
     return replace(
         listed,
+        fingerprint=known,
         segments=tuple(replace(each, largest_timestamp=time) for each, time in zip(listed.segments, told, strict=True)),
         window_offset=window,
         start=None if is_behind else listed.start,  # no replay begins there
@@ -71,17 +81,29 @@ class ToldOfPartition:
         log_start: as --log-start states it; None where it does not.
         topic_id: of the topic in the cluster, whose partition the other facts are of; None where none was asked.
         leader_log_start: log start offset of its leader, remote segments included.
+        leader_stable, leader_end: see LeaderOffsets; None where they are not asked for.
     """
 
     log_start: int | None = None
     topic_id: str | None = None
     leader_log_start: int | None = None
+    leader_stable: int | None = None
+    leader_end: int | None = None
 
     def located(self, partition: Partition) -> Partition:
         """Return the partition with its log start, if the files do not tell it."""
         stated = with_log_start(partition, self.log_start)
         is_asked = self.topic_id == stated.topic_id and begins_below(stated) is None
         return with_log_start(stated, self.leader_log_start) if is_asked else stated
+
+    def leader_of(self, partition: Partition) -> LeaderOffsets | None:
+        """Return the offsets of the partition's leader; None if they were not asked for, or are of another topic."""
+        if self.topic_id != partition.topic_id or self.leader_stable is None or self.leader_end is None:
+            return None
+        return LeaderOffsets(self.leader_stable, self.leader_end)
+
+
+NOTHING_TOLD = ToldOfPartition()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +112,7 @@ class SourceFolder:
 
     log_dir: str
     folder: str
-    told: ToldOfPartition = ToldOfPartition()
+    told: ToldOfPartition = NOTHING_TOLD
 
 
 FOLDER_ROWS = RowCodec(SourceFolder, parts={"told": RowCodec(ToldOfPartition)})
@@ -137,7 +159,10 @@ class ListPartitions:
         if self.look is not None and self.living is not None and listed.remote_error is None:
             lost = told_forgotten(self.look, source.filesystem, partition, self.living)
             listed = replace(listed, forgotten=lost)
-        return listed if self.since is None else with_window(listed, source.filesystem, partition, self.since)
+        if self.since is None:
+            return listed
+        listed = replace(listed, leader=found.told.leader_of(partition))
+        return with_window(listed, source.filesystem, partition, self.since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from itertools import groupby, pairwise
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.decodes import StoredDecode, read_decodes
 from tiersnap.snapshot.tables.deltas import columns_of
 from tiersnap.snapshot.tables.facts import StoredResults, read_facts
@@ -125,10 +125,10 @@ class PartitionInput:
     def _parts(self, source: Source) -> Iterator[tuple[StoredDecode, Run]]:
         return (part for rows in self._of(source) for part in read_decodes(rows))
 
-    def window(self) -> Iterator[tuple[int, np.ndarray]]:
-        """(base offset, deltas) of the parts of the window's decodes, ascending; once, before the first `decode`."""
+    def window(self) -> Iterator[WindowDecode]:
+        """Yield the parts of the window's decodes, ascending; once, before the first `decode`."""
         for decode, run in self._parts(Source.WINDOW):
-            yield decode.file.base_offset, run.deltas
+            yield WindowDecode(decode.file.base_offset, decode.end.last_offset + 1, run.deltas)
 
     def decode(self, base_offset: int) -> tuple[StoredDecode, Iterator[Run]] | None:
         """Return how the decode of a segment ended, and its runs; None if there is none. Ask in ascending order."""

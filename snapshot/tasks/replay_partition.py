@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import RecordedError
@@ -15,7 +14,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.replay_start import StartState
-from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.deltas import parts
 from tiersnap.snapshot.tables.facts import Fact, FactKind, Problem, StoredReplay, StoredResults, fact_batches
 from tiersnap.snapshot.tables.listed import ListedPartition
@@ -50,7 +49,7 @@ class TableDecodes:
     def begin_at(self, offset: int) -> None:
         """Nothing: below where a replay begins there are no deltas among the rows."""
 
-    def window(self) -> Iterator[tuple[int, np.ndarray]]:
+    def window(self) -> Iterator[WindowDecode]:
         """See DecodeSource."""
         return self.rows.window()
 

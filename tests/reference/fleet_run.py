@@ -33,7 +33,16 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import FOLDERS, UNREAD, ListPartitions, look_again
+from tiersnap.snapshot.tasks.list_partitions import (
+    FOLDER_ROWS,
+    FOLDERS,
+    NOTHING_TOLD,
+    UNREAD,
+    ListPartitions,
+    SourceFolder,
+    ToldOfPartition,
+    look_again,
+)
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
 
 DAY = 86_400_000
@@ -142,6 +151,7 @@ class Runner:
         now: int | None = None,
         scan: Scan = Scan.EXACT,
         beside: BesideBrokers = NO_BROKERS,
+        told: ToldOfPartition = NOTHING_TOLD,
     ) -> Ran:
         self.runs += 1
         run_id, now = f"run-{self.runs}", self.runs if now is None else now
@@ -163,8 +173,8 @@ class Runner:
         found = discover(sources or (str(self.source),), topic)
         observe = Observe(RemoteLocation(store, self.layout), refuses_plaintext=True)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
-        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
-        ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
+        folders = [SourceFolder(*each, told) for each in found.folders]
+        ran.listed = _rows(look(iter([FOLDER_ROWS.batch(folders, FOLDERS)])))
 
         digest = options.digest(place=store.uri if apply else None)
 

@@ -193,6 +193,9 @@ class ModelCluster(Cluster):
         wanted = list(partitions)
         return self.request("offsets", lambda: {each: self._topic(each[0]).offsets[each[1]] for each in wanted})
 
+    def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return {each: end for each, (_, end) in self.log_offsets(partitions).items()}
+
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         wanted = list(numbers)
         return self.request("ends of a topic", lambda: {number: (0, self._end_of(number)) for number in wanted})

@@ -51,6 +51,9 @@ class Described(Cluster):
     def settings(self, topic: str) -> dict[str, TopicConfig]:
         return {}
 
+    def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        return dict.fromkeys(partitions, (0, 15))
+
 
 def write_replicas(folder: Path) -> tuple[str, ...]:
     """Two partitions on the disks of both brokers; each broker rolled its segments elsewhere."""

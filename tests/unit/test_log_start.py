@@ -12,20 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
+from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment, open_log_dir
 from tiersnap.snapshot.log.log_start import begins_below, log_start_of, unloaded_below, with_log_start
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 
@@ -64,7 +65,9 @@ def partition(checkpoint: int | None = None, epochs: LeaderEpochs | None = ((0, 
     """Files from 20 on."""
     log = FileRef("", 1, 1)
     segments = (Segment(20, 30, log), Segment(30, 40, log), Segment(40, None, log))
-    found = Partition("led-0", "led", 0, segments, {}, "id", epochs, log_start_offset=20, log_start_checkpoint=checkpoint)
+    found = Partition(
+        "led-0", "led", 0, segments, {}, "id", epochs, log_start_offset=20, log_start_checkpoint=checkpoint
+    )
     return replace(found, **fields)  # type: ignore[arg-type]
 
 
@@ -161,7 +164,9 @@ def test_a_command_names_the_unknown_log_start_and_the_option(
     assert "nobody would notice" not in said and "agree with the log" not in said.replace("0 of 0 snapshots agree", "")
 
 
-@pytest.mark.parametrize("words", [["simulate"], ["simulate", "--risk"], ["producers"], ["transactions", "find-hanging"]])
+@pytest.mark.parametrize(
+    "words", [["simulate"], ["simulate", "--risk"], ["producers"], ["transactions", "find-hanging"]]
+)
 def test_nothing_is_predicted_when_the_log_start_is_unknown(disk: Path, words: list[str]) -> None:
     assert tiersnap(*words, disk, *NOW).rows == []
 
@@ -284,6 +289,49 @@ def test_a_run_judges_what_is_tiered_whether_or_not_the_log_start_is_known(disk:
     runner = fleet(tmp_path, disk, knows=True)
     assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 1}
     assert runner().did_nothing
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ToldOfPartition(log_start=560),
+        ToldOfPartition(topic_id="9o0dXofVQY6xcSvovNL5rg", leader_log_start=560),
+        ToldOfPartition(560, "9o0dXofVQY6xcSvovNL5rg", 0),
+    ],
+    ids=["stated", "by the cluster", "stated, whatever the cluster says"],
+)
+def test_a_run_takes_a_log_start_that_is_told(bare: Path, tmp_path: Path, told: ToldOfPartition) -> None:
+    runner = fleet(tmp_path, bare, knows=False)
+    assert runner().segments_tiered == 0
+    ran = runner(told=told)
+    assert (ran.segments_tiered, ran.readiness[0]["snapshot_provenance"]) == (1, "COMPUTED_FROM_LOG_START")
+
+
+def test_a_run_takes_no_log_start_of_another_topic(bare: Path, tmp_path: Path) -> None:
+    told = ToldOfPartition(topic_id="AAAAAAAAAAAAAAAAAAAAAA", leader_log_start=560)
+    assert "UNKNOWN_LOG_START" in fleet(tmp_path, bare, knows=False)(told=told).verdicts
+
+
+def test_a_run_asks_the_cluster_for_what_no_checkpoint_names(disk: Path) -> None:
+    cluster = ModelCluster()
+    cluster.create(TopicIdPartition("led", "9o0dXofVQY6xcSvovNL5rg", 0), start=600, end=760)
+    found = discover([str(disk)], None)
+    stated = {"led-0": ToldOfPartition(log_start=0)}
+    asked = told_of_cluster(cluster, found, stated, is_bounded=False)
+    assert asked == {"led-0": ToldOfPartition(0, "9o0dXofVQY6xcSvovNL5rg", 600, None, 760)}
+    bounded = told_of_cluster(cluster, found, {}, is_bounded=True)
+    assert bounded == {"led-0": ToldOfPartition(None, "9o0dXofVQY6xcSvovNL5rg", 600, 760, 760)}
+    (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
+    named = discover([str(disk)], None)
+    assert told_of_cluster(cluster, named, {}, is_bounded=False) == {}
+
+
+@pytest.mark.parametrize(("stated", "says"), [({"led-0": 560}, "says 0"), ({"led-1": 0}, "no such partition")])
+def test_a_run_refuses_a_log_start_that_cannot_be(disk: Path, stated: dict[str, int], says: str) -> None:
+    (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
+    with pytest.raises(UsageError, match=says):
+        discover([str(disk)], None, log_starts=stated)
+    assert discover([str(disk)], None, log_starts={"led-0": 0}).folders
 
 
 def test_an_unreadable_checkpoint_is_none_for_a_fleet_either(tmp_path: Path) -> None:

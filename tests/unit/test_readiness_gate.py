@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
 NOW = TIMESTAMP + 1000
 DAY = 86_400_000
 RIGHT = Comparison(SnapshotVerdict.MATCHES, "equals the log")
-PARTITION = PartitionFacts("id", "", "", 0, "", 0, 100, 100, 100, "")
+PARTITION = PartitionFacts("id", "", "", 0, "", "", 0, 100, 100, 100, "")
 SEGMENT = SegmentFacts(0, 10, 100, 0, "", True, TIMESTAMP, None, "", False, (), (), RIGHT)
 
 # In order of precedence: each makes a sound segment, partition or remote storage fail at one rule.

@@ -31,6 +31,7 @@ CODES = {
     "UNREADABLE_SEGMENT": (0, 6),
     "CORRUPT_SEGMENT": (5, 5),
     "UNKNOWN_LOG_START": (4, 4),
+    "UNKNOWN_TRANSACTIONS": (0, 4),
     "GAP_BEFORE": (0, 0),
     "ABOVE_LSO": (0, 0),
     "MISSING_INDEX": (0, 4),

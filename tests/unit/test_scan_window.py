@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from tests.reference.fact_rows import judged
 from tests.reference.fleet_run import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_fold import as_state
+from tests.unit.test_snapshot_comparison import rows
 from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
@@ -31,6 +33,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.window_start import window_offset
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 
@@ -40,7 +43,24 @@ SINCE = NOW - WEEK
 
 
 def run(runner: Runner, **options: object) -> Ran:
+    """A run with a window; the cluster tells nothing unless `told` says it."""
     return runner(**{"scan": Scan.WINDOW, "expiration": WEEK, "as_of": None, "now": NOW, **options})  # type: ignore[arg-type]
+
+
+def log_end(log: AgingLog) -> int:
+    return read_segment(b"".join(b"".join(entries) for entries in log.segments.values())).last_offset + 1
+
+
+def stable_offset(log: AgingLog) -> int:
+    """The last stable offset of a leader that has the whole log, by the readable fold."""
+    opened = (entry.txn_first_offset for entry in replayed(log, log_end(log)).values())
+    return min((first for first in opened if first >= 0), default=log_end(log))
+
+
+def led(log: AgingLog, *, stable: int | None = None, end: int | None = None) -> ToldOfPartition:
+    """What the cluster tells of the log."""
+    told = stable_offset(log) if stable is None else stable, log_end(log) if end is None else end
+    return ToldOfPartition(topic_id="lZ6vvmajTWKDBUTV6SQAtQ", leader_stable=told[0], leader_end=told[1])
 
 
 def snapshots(runner: Runner) -> dict[int, reference.State]:
@@ -65,6 +85,14 @@ def shown(log: AgingLog, edge: int) -> set[int]:
     return {batch.producer_id for batch in read_segment(data, edge - 1).batches}
 
 
+def assert_unknown(ran: Ran, runner: Runner) -> None:
+    """Nothing was written and nothing tiered, and each closed segment says why."""
+    assert set(ran.verdicts) <= {"UNKNOWN_TRANSACTIONS", "ACTIVE_SEGMENT"}
+    closed = [row["reason"] for row in ran.readiness if row["verdict"] == "UNKNOWN_TRANSACTIONS"]
+    assert closed and all("nothing proves which transactions are open there" in reason for reason in closed)
+    assert (snapshots(runner), ran.segments_tiered) == ({}, 0)
+
+
 @settings(max_examples=examples(40))
 @given(seed=st.integers(0, 2**32), days=st.integers(2, 40), producers=st.integers(2, 12))
 def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_again(
@@ -75,9 +103,12 @@ def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_
         log = AgingLog(seed, days, producers)
         log.write(folder / "logs")
         runner = Runner(folder, folder / "logs")
-        ran = run(runner)
+        ran = run(runner, told=led(log))
         assert ran.errors == []
         edge = ran.listed[0]["window_offset"]
+        if stable_offset(log) < (edge or 0):
+            assert_unknown(ran, runner)
+            return
         bases = list(log.segments)
         assert (edge is None) == (days <= 7)
         assert [base for _, base in ran.decoded] == [base for base in bases if base >= (edge or 0)]
@@ -95,7 +126,7 @@ def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_
                     is_open = replayed(log, edge)[producer_id] == entry
                 if is_open or (not is_before and entry.timestamp >= SINCE):
                     assert producer_id in observed, (offset, entry)
-        assert run(runner).did_nothing
+        assert run(runner, told=led(log)).did_nothing
 
 
 @settings(max_examples=examples(10))
@@ -136,9 +167,12 @@ def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_th
         bases = list(log.segments)
         runner, tiered = begun_in_remote_storage(folder, bases, tiered)
         before = snapshots(runner)
-        ran = run(runner)
+        ran = run(runner, told=led(log))
         assert ran.errors == []
         written = snapshots(runner)
+        if stable_offset(log) < ran.listed[0]["window_offset"]:
+            assert (written, ran.segments_tiered) == (before, 0)
+            return
         assert written.keys() - before.keys() == {*bases[tiered + 1 :]} - before.keys(), "nothing waits for its start"
         for offset, observed in written.items():
             full = replayed(log, offset)
@@ -161,7 +195,7 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
         for path in Path(runner.remote).rglob("*"):
             if path.is_file() and path.suffix in (".indexes", ".snapshot"):
                 path.write_bytes(b"")
-    ran = run(runner)
+    ran = run(runner, told=led(log))
     if is_known:
         assert ran.errors == []
         written = snapshots(runner)
@@ -192,17 +226,17 @@ def test_a_producer_is_followed_back_into_a_remote_segment_that_ends_in_the_wind
     folder = write_aged(tmp_path / "logs", left, {day: times[day] for day in left})
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
     runner = Runner(tmp_path, tmp_path / "logs", remote=before.remote, runs=1)
-    ran = run(runner, producer_expiration=WEEK)
-    assert (ran.errors, ran.listed[0]["window_offset"]) == ([], 13)
     log = AgingLog(0)
     log.segments = segments
+    ran = run(runner, producer_expiration=WEEK, told=led(log))
+    assert (ran.errors, ran.listed[0]["window_offset"]) == ([], 13)
     assert ran.segments_tiered == 3
     assert snapshots(runner)[17] == {7: replayed(log, 17)[7]}
 
 
 def old_log(tmp_path, *, snapshots: dict[int, bytes] | None = None):
-    """Twenty days of one producer; the files at these offsets are the broker's."""
-    log = AgingLog(1, 20, 1)
+    """Twenty days of few producers, all of it stable; the files at these offsets are the broker's."""
+    log = AgingLog(3, 20, 1)
     folder = log.write(tmp_path / "logs")
     for offset, data in (snapshots or {}).items():
         (folder / f"{offset:020d}.snapshot").write_bytes(data)
@@ -215,7 +249,7 @@ def test_a_broker_s_file_before_the_window_is_uploaded_as_one_that_nobody_compar
     (folder / f"{bases[2]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
     (folder / f"{bases[3]:020d}.snapshot").write_bytes(b"no snapshot")
 
-    ran = run(runner)
+    ran = run(runner, told=led(log))
 
     rows = {row["base_offset"]: row for row in ran.readiness}
     assert rows[bases[0]]["verdict"] == rows[bases[1]]["verdict"] == "ALREADY_TIERED"
@@ -230,7 +264,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     """The same tables, judged as an exact run judges them."""
     log, folder, runner = old_log(tmp_path)
     (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
-    ran = run(runner, apply=False)
+    ran = run(runner, apply=False, told=led(log))
     (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
     bounded, exact = (
         judged(JudgePartition(False, BrokerExpiry(NOW, DAY), scan), ran.facts, []) for scan in (True, False)
@@ -249,7 +283,7 @@ def test_a_flipped_bit_before_the_window_is_seen_by_the_upload(tmp_path) -> None
     path.write_bytes(data)
     os.utime(path, ns=(NOW * 500_000,) * 2)
 
-    ran = run(runner)
+    ran = run(runner, told=led(log))
 
     assert ran.segments_tiered == 1
     assert len(ran.errors) == 1
@@ -270,14 +304,14 @@ def test_a_producer_that_must_be_followed_through_damage_stops_its_partition(tmp
         stem.with_suffix(".timeindex").write_bytes((NOW - day * DAY).to_bytes(8, "big") + bytes(4))
         os.utime(stem.with_suffix(".log"), ns=((NOW - day * DAY) * 1_000_000,) * 2)
     runner = Runner(tmp_path, tmp_path / "logs")
-    whole = run(runner, apply=False)
+    whole = run(runner, apply=False, told=led(log))
     assert (whole.errors, whole.listed[0]["window_offset"]) == ([], 3)
     (state,) = [row for row in whole.facts if row["kind"] == "STATE"]
     assert [(each["producer_id"], each["last_offset"]) for each in state["deltas"]] == [(7, 1)]
 
     (folder / f"{2:020d}.log").write_bytes(b"no batch at all, and long enough for a header of one, or so it seems")
     os.utime(folder / f"{2:020d}.log", ns=((NOW - 19 * DAY) * 1_000_000,) * 2)
-    ran = run(Runner(tmp_path, tmp_path / "logs"))
+    ran = run(Runner(tmp_path, tmp_path / "logs"), told=led(log))
 
     assert len(ran.errors) == 1
     assert "cannot be followed back beyond the window" in ran.errors[0]
@@ -308,7 +342,12 @@ def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], s
     asked = RunSettings(("logs",), "remote", "warehouse", replay=ReplayOptions(scan=scan))
     show(Output(Format.TABLE), RunOutcome(), asked, Path("report"))
     said = capsys.readouterr().err
-    words = ("a transaction that hangs", "its coordinator epoch is written as -1", "BROKER_UNVERIFIED", "--scan exact")
+    words = (
+        "transactions that ended before the window",
+        "its coordinator epoch is written as -1",
+        "BROKER_UNVERIFIED",
+        "--scan exact",
+    )
     assert [word in said for word in words] == [scan is Scan.WINDOW] * len(words)
 
 
@@ -322,6 +361,172 @@ def test_window_knows_no_coordinator_epoch_of_markers_before_it(tmp_path: Path) 
     log.segments[8] = [lb.data_batch(8, 1, 7, 1, 4, timestamp=times[8])]
     write_aged(tmp_path / "logs", log.segments, times)
     runner = Runner(tmp_path, tmp_path / "logs")
-    assert run(runner).errors == []
+    assert run(runner, told=led(log)).errors == []
     assert replayed(log, 9)[7].coordinator_epoch == 5
     assert snapshots(runner)[9][7] == replace(replayed(log, 9)[7], coordinator_epoch=-1)
+
+
+# A transaction that was open before the window.
+
+FIRST, EDGE, END = 2, 13, 20
+
+
+def hanging_log(folder: Path, *, days: int = END, opened: int | None = FIRST) -> tuple[AgingLog, Path]:
+    """Two records a day. Producer 7 opens a transaction on one of the days, and no batch and no marker follow.
+
+    Producer 8 writes a transaction on each of the first days.
+    """
+    log = AgingLog(0)
+    times = {day: NOW - (days - day) * DAY for day in range(days)}
+    log.segments = {2 * day: [lb.data_batch(2 * day, 2, 5, 0, 2 * day, timestamp=time)] for day, time in times.items()}
+    for day in range(FIRST):
+        started = lb.data_batch(2 * day, 1, 8, 0, day, True, times[day])
+        log.segments[2 * day] = [started, lb.marker(2 * day + 1, 8, 0, 0, True, times[day])]
+    if opened is not None:
+        log.segments[2 * opened] = [lb.data_batch(2 * opened, 2, 7, 1, 0, True, times[opened])]
+    return log, write_aged(folder / "logs", log.segments, {2 * day: time for day, time in times.items()})
+
+
+def brokers_files(log: AgingLog, folder: Path, offsets: Iterable[int]) -> None:
+    """Snapshot files as a broker writes them that never forgot a producer."""
+    for offset in offsets:
+        data = snapshot_file.encode(rows(replayed(log, offset)))
+        (folder / snapshot_file.file_name(offset)).write_bytes(data)
+
+
+def tiered(ran: Ran) -> list[int]:
+    return [row["start_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
+
+
+def test_exact_tiers_none_of_the_segments_that_a_transaction_holds(tmp_path: Path) -> None:
+    hanging_log(tmp_path)
+    ran = run(Runner(tmp_path, tmp_path / "logs"), scan=Scan.EXACT)
+    assert tiered(ran) == [0, 2], "those below the transaction"
+
+
+def test_window_tiers_nothing_when_nothing_proves_what_is_open_where_it_begins(tmp_path: Path) -> None:
+    hanging_log(tmp_path)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    ran = run(runner)
+    assert ran.listed[0]["window_offset"] == 2 * EDGE
+    assert_unknown(ran, runner)
+    assert run(runner).did_nothing
+    again = run(runner, scan=Scan.EXACT)
+    assert tiered(again) == [0, 2], "an exact run is not held up by what the window left"
+
+
+@pytest.mark.parametrize("shown", [2 * EDGE, 2 * EDGE - 6])
+def test_window_follows_a_snapshot_that_names_the_open_transaction(tmp_path: Path, shown: int) -> None:
+    log, folder = hanging_log(tmp_path)
+    brokers_files(log, folder, [shown])
+    runner = Runner(tmp_path, tmp_path / "logs")
+    ran = run(runner)
+    assert (ran.errors, ran.listed[0]["window_offset"]) == ([], shown)
+    assert tiered(ran) == [0, 2]
+    assert {row["verdict"] for row in ran.readiness[2:-1]} <= {"ABOVE_LSO", "GAP_BEFORE"}
+    for offset, observed in snapshots(runner).items():
+        full = replayed(log, offset)
+        assert {each: full[each] for each in observed} == observed
+        assert (7 in observed) is (offset > 2 * FIRST), "a snapshot holds what is open at its offset"
+
+
+def test_window_tiers_a_log_whose_snapshot_shows_that_nothing_is_open(tmp_path: Path) -> None:
+    log, folder = hanging_log(tmp_path, opened=None)
+    brokers_files(log, folder, [2 * EDGE])
+    ran = run(Runner(tmp_path, tmp_path / "logs"))
+    assert (ran.errors, tiered(ran)) == ([], list(log.segments)[:-1])
+
+
+LIES = {
+    "no producer": lambda log, folder: (folder / snapshot_file.file_name(2 * EDGE)).write_bytes(EMPTY_SNAPSHOT),
+    "no snapshot": lambda log, folder: (folder / snapshot_file.file_name(2 * EDGE)).write_bytes(b"no snapshot"),
+    "behind the edge": lambda log, folder: brokers_files(log, folder, [2 * EDGE + 2]),
+    "between segments": lambda log, folder: brokers_files(log, folder, [2 * EDGE - 1]),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_snapshot_that_shows_nothing_of_the_windows_begin_proves_nothing(
+    tmp_path: Path, lie: Callable[[AgingLog, Path], object]
+) -> None:
+    log, folder = hanging_log(tmp_path)
+    lie(log, folder)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    ran = run(runner)
+    assert ran.segments_tiered == 0
+    assert set(ran.verdicts) == {"UNKNOWN_TRANSACTIONS", "ACTIVE_SEGMENT"}
+
+
+def test_snapshot_that_contradicts_the_log_about_an_open_transaction_proves_nothing(tmp_path: Path) -> None:
+    _, folder = hanging_log(tmp_path, opened=None)
+    other, _ = hanging_log(tmp_path / "other")
+    brokers_files(other, folder, [2 * EDGE])
+    runner = Runner(tmp_path, tmp_path / "logs")
+    ran = run(runner)
+    assert_unknown(ran, runner)
+    assert "the snapshot file says otherwise than the log" in ran.readiness[0]["reason"]
+
+
+CLUSTERS = {
+    "what is stable lies before the window": ({}, False),
+    "all is stable": ({"stable": 2 * END}, True),
+    "up to the window": ({"stable": 2 * EDGE}, True),
+    "up to a record before the window": ({"stable": 2 * EDGE - 1}, False),
+    "the log here ends before the leader's": ({"stable": 2 * END, "end": 2 * END + 1}, False),
+}
+
+
+@pytest.mark.parametrize(("told", "proves"), CLUSTERS.values(), ids=CLUSTERS)
+def test_cluster_proves_the_window_by_its_last_stable_offset(
+    tmp_path: Path, told: dict[str, int], *, proves: bool
+) -> None:
+    log, _ = hanging_log(tmp_path, opened=None if proves else FIRST)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    ran = run(runner, told=led(log, **told))
+    if proves:
+        assert (ran.errors, tiered(ran)) == ([], list(log.segments)[:-1])
+    else:
+        assert_unknown(ran, runner)
+
+
+def test_another_topic_of_the_same_name_proves_nothing(tmp_path: Path) -> None:
+    log, _ = hanging_log(tmp_path)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    told = replace(led(log, stable=2 * END), topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+    assert_unknown(run(runner, told=told), runner)
+
+
+def test_window_is_replayed_anew_once_the_cluster_proves_it(tmp_path: Path) -> None:
+    log, _ = hanging_log(tmp_path, opened=None)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    assert_unknown(run(runner), runner)
+    assert tiered(run(runner, told=led(log))) == list(log.segments)[:-1]
+
+
+@settings(max_examples=examples(60))
+@given(
+    seed=st.integers(0, 2**32),
+    days=st.integers(9, 30),
+    producers=st.integers(2, 8),
+    shown=st.sets(st.integers(1, 29), max_size=4),
+    has_cluster=st.booleans(),
+)
+def test_window_tiers_and_writes_nothing_that_exact_does_not(
+    seed: int, days: int, producers: int, shown: set[int], *, has_cluster: bool
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        log = AgingLog(seed, days, producers)
+        place = log.write(folder / "logs")
+        bases = list(log.segments)
+        brokers_files(log, place, [bases[each] for each in shown if each < days])
+        window, exact = (Runner(folder / str(scan), folder / "logs") for scan in Scan)
+        ran, full = run(window, **({"told": led(log)} if has_cluster else {})), run(exact, scan=Scan.EXACT)
+        assert (ran.errors, full.errors) == ([], [])
+        assert set(tiered(ran)) <= set(tiered(full))
+        edge = ran.listed[0]["window_offset"] or 0
+        for offset, observed in snapshots(window).items():
+            whole = replayed(log, offset)
+            assert {each: whole.get(each) for each in observed} == observed
+            opened = {each for each, entry in whole.items() if entry.txn_first_offset >= 0}
+            assert offset < edge or opened <= observed.keys(), "none that is open is missing"
