@@ -133,7 +133,7 @@ class Host:
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Why nothing tells where a log begins, by partition."""
+        """Return why nothing tells where a log begins, by partition."""
         return {name: why for each in self.log_dirs for name, why in each.listed.unlocated.items()}
 
     @property
