@@ -23,6 +23,7 @@ from tiersnap.jobs.sentences import (
     Leftovers,
     Mended,
     leftovers_by_kind,
+    of_unlocated,
     tell_failures,
     tell_finished_copies,
     tell_left_to_brokers,
@@ -255,6 +256,7 @@ def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[
     from tiersnap.snapshot.readiness.exit_codes import next_steps
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
+    output.warn(*of_unlocated(done.unlocated, remote=False))
     commands = host_commands(log_dirs, info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it

@@ -79,6 +79,12 @@ class HostOutcome:
         """Segments by verdict."""
         return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
 
+    @property
+    def unlocated(self) -> dict[str, str]:
+        """Return why nothing tells where a log begins, by partition, of those with a segment that waits for it."""
+        waiting = (each for each in self.partitions if each.verdicts[Verdict.UNKNOWN_LOG_START])
+        return {each.partition.name: each.facts.log_start_unknown for each in waiting}
+
     def file_of(self, verdict: Verdict) -> str:
         """Path of the first segment with the verdict, FILE without one."""
         found = (

@@ -27,6 +27,7 @@ from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.poisoned_tier import poisoned_tier
 from tests.reference.tiered import aiven
+from tests.unit.test_scan_window import brokers_files
 from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
 from tiersnap.jobs.pipeline.before_spark import LEADERS
@@ -193,7 +194,7 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         ran = runner(sources=sources)
         stages = Stages(spark, before, runner.tables, ran, run, look=Observe(aiven(runner.store)))
         continued += sum(
-            is_continued(each.on_disk(""), each.remote.copies) for each in map(LISTED_ROWS.of_row, ran.listed)
+            is_continued(each.on_disk(""), each.remote.copies) is True for each in map(LISTED_ROWS.of_row, ran.listed)
         )
         changed = stages.check_changes(runner.store.uri)
         stages.check_decodes(changed)
@@ -210,12 +211,16 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
 
 def test_a_bounded_scan_says_so_too(spark: SparkSession, tmp_path: Path) -> None:
     for seed in range(4):
-        AgingLog(seed, 8 + seed * 5).write(tmp_path / f"logs{seed}")
+        log = AgingLog(seed, 8 + seed * 5)
+        folder = log.write(tmp_path / f"logs{seed}")
+        if seed % 2:  # else nothing proves what is open before the window
+            brokers_files(log, folder, log.segments)
     sources = tuple(str(tmp_path / f"logs{seed}") for seed in range(4))
     options = ReplayOptions(7 * DAY, NOW, DAY, scan=Scan.WINDOW)
     runner, before = Runner(tmp_path, tmp_path), Tables()
     ran = runner(sources=sources, expiration=7 * DAY, as_of=NOW, scan=Scan.WINDOW)
     assert all(row["window_offset"] for row in ran.listed)
+    assert ran.verdicts["UNKNOWN_TRANSACTIONS"] and ran.verdicts["ALREADY_TIERED"]
     stages = Stages(spark, before, runner.tables, ran, 1, options)
     changed = stages.check_changes(runner.store.uri)
     stages.check_decodes(changed)

@@ -198,7 +198,7 @@ def test_tier_writes_nothing_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap("tier", bare, "--remote", tmp_path / "elsewhere", *NOW, *apply)
-    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", "--log-start")
+    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "--log-start led-0=OFFSET states it")
     assert not [path for path in (tmp_path / "elsewhere").rglob("*") if path.suffix in (".snapshot", ".log")]
 
 
