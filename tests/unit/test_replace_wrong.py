@@ -273,7 +273,7 @@ def test_a_log_that_differs_from_that_of_a_replica_is_refused(right):
 
     damage(right, 2, ".log", forged)
     done = told(right.mend(depth=CheckDepth.FULL, log=True))
-    assert [action for action, _ in done] == ["NONE"] and done[0][1].endswith("nobody knows which is right")
+    assert [action for action, _ in done] == ["NONE"] and done[0][1].endswith("nothing shows which one is right")
 
 
 def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
