@@ -160,10 +160,9 @@ class MendTier:
         return sorted(done, key=lambda each: each.metadata.start_offset)
 
     def _from_elsewhere(self, source: RemoteLocation, lost: Sequence[Mending]) -> list[Mending]:
-        asked, target = self.request, self.logs.location
-        missing = [each.missing for each in lost]
-        planned = plan_mending(source, missing, target, allow_plaintext=asked.allow_plaintext)
-        return list(PutBack(source.store, target, self.reader.read_to_end).each(planned)) if asked.apply else planned
+        asked, missing = self.request, [each.missing for each in lost]
+        planned = plan_mending(source, missing, self.logs.location, allow_plaintext=asked.allow_plaintext)
+        return list(PutBack(source.store, self.logs, self.reader.read_to_end, asked.apply).each(planned))
 
     # Wrong segments.
 

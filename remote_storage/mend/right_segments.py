@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
+
 from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.check.segment_log import combined
 from tiersnap.remote_storage.inventory.observe import Observe
@@ -123,7 +125,7 @@ class RightSegments:
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
         local = None if self.local is None else self.local.segment_of(record)
-        own = self._own(record)
+        own = self.own(record)
         if local is not None and (prefers_local or own is None):
             segment, files = local, self._local_files(local)
             there = self.listed.get(record.id.segment_id)
@@ -136,7 +138,7 @@ class RightSegments:
             files = stored_index_files(folder, self.location.store, source.objects)
         log = SourceFile(LOCAL if local is not segment else self._local.filesystem, segment.log.path, segment.log.size)
         runs, told = self._read(record, segment, log)
-        self._refuse_other_logs(record, None if source is own else own, told.digest)
+        self.refuse_other_logs(record, None if source is own else own, told.digest)
         if segment is local and (own is None or self.stored.digest(own) is None):
             self._refuse_other_lineage(record, runs)
         opened, snapshot = self._folded(record, runs, told, folder)
@@ -170,7 +172,7 @@ class RightSegments:
         filesystem = self._local.filesystem
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
-    def _own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
+    def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
         """Return the segment's own log in the tier; None without one."""
         there = self.listed.get(record.id.segment_id)
         return None if there is None or there.log is None else stored_copy(self.location.store, record, there)
@@ -206,7 +208,7 @@ class RightSegments:
 
     # Witnesses of the log.
 
-    def _refuse_other_logs(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, digest: str) -> None:
+    def refuse_other_logs(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, digest: str) -> None:
         """Refuse a log if a whole one of the same segment has other batches: in the tier, or on this host.
 
         Args:
@@ -251,7 +253,9 @@ class RightSegments:
 
     @cached_property
     def _local_digests(self) -> Mapping[int, str]:
-        return {each.base_offset: each.digest for each in self._replayed.segments if each.damage_kind is None}
+        """Digests of segments by base offset; without those that are damaged, or behind damage and not read."""
+        read = (each for each in self._replayed.segments if each.damage_kind is None and each.digest)
+        return {each.base_offset: each.digest for each in read}
 
     # The state.
 
@@ -275,6 +279,21 @@ class RightSegments:
         snapshot = _kept(folder / "snapshot", end, snapshot_file.encode(live), provenance)
         opened = ongoing_transactions(before.entries)[["producer_id", "first_offset"]].tolist()
         return tuple((producer, first) for producer, first in opened), snapshot
+
+    def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which on all batches count.
+
+        Args:
+            runs: of its log.
+        """
+        end = record.end_offset + 1
+        if self.local is not None and self._replayed and end in self._snapshots:
+            return snapshot_file.decode(self._snapshots[end].load(self.location.store).data), 0
+        try:
+            before = self._state_at(record.start_offset)
+        except UnknownStateError:
+            return to_entries(combined(runs)), record.start_offset
+        return self._continued(record, before, runs).entries, 0 if before.is_complete else record.start_offset
 
     def _state_before(self, record: RemoteLogSegmentMetadata) -> RemoteState:
         try:

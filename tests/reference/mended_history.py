@@ -105,7 +105,7 @@ class ModelCheck(PartitionCheck):
         of, verdict = self.partition, RemoteVerdict.MATCHES
         for name in self.right:
             yield RemoteCheck(
-                of.topic, of.topic_id, of.partition, name, 0, None, 0, True, 0, 0, 0, 0,
+                of.topic, of.topic_id or "", of.partition, name, 0, None, 0, True, 0, 0, 0, 0,
                 CheckDepth.FULL, verdict, ComparedWith.REMOTE_LOG, "", 0, None, "memory:",
             )  # fmt: skip
 
