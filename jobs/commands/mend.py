@@ -22,6 +22,7 @@ from tiersnap.jobs.sentences import (
     PlaceSentence,
     fields_of_missing,
     tell_failures,
+    tell_old_versions,
     tell_place,
     tell_unknown_encryption,
 )
@@ -156,7 +157,10 @@ def mend(
             cluster, prover.metadata_topic, reader, logs, tierer, known, ask, prove, request, progress.watch_done
         )
         mended = mending.run()
-    return _told(output, mended, apply=apply)
+    code = _told(output, mended, apply=apply)
+    if any(each.action is MendAction.DELETE for each in mended.done):
+        tell_old_versions(output, target.store)
+    return code
 
 
 def _logs(
