@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
@@ -34,7 +35,7 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutResult
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -406,3 +407,21 @@ def test_exit_code_of_a_mending_is_that_of_its_failures():
     assert exit_code_of([done, passing]) is ExitCode.PARTIAL
     assert exit_code_of([passing]) is ExitCode.TRANSIENT
     assert exit_code_of([passing, damaged]) is ExitCode.DATA_CORRUPT
+
+
+class Rotten(DirectoryStore):
+    """A directory that knows the checksums of what was stored, and gives other bytes of logs."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        found = super().head(key)
+        return found and replace(
+            found, crc32c=google_crc32c.value((self.root / key).read_bytes()) ^ key.endswith(".log")
+        )
+
+
+def test_mend_puts_nothing_back_whose_stored_checksum_differs(folder, wrong, right):
+    brokers = Brokers(tier(folder, wrong))
+    done = mended(brokers, Rotten(wrong.root), right, AIVEN, AIVEN)
+    assert {each.outcome for each in done} == {MendOutcome.FAILED}
+    assert "was stored with it" in str(done[0].error)
+    assert objects(right) == {}

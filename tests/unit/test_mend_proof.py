@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import pytest
@@ -12,15 +13,35 @@ import pytest
 from tests.reference.mended_history import ModelCheck
 from tests.reference.poisoned_tier import poisoned_tier
 from tests.reference.remote_segments import remote_segment
+from tests.unit.test_make_again import DAY, NOW
 from tests.unit.test_poisoned_tier import LAYOUTS
-from tests.unit.test_replace_wrong import FINISHED, STARTED, Brokers, copy_objects, damage, flipped, told
+from tests.unit.test_replace_wrong import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    STARTED,
+    Brokers,
+    copy_objects,
+    damage,
+    flipped,
+    told,
+)
+from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.check.read_whole import ReadWhole
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.errors import NotDeletedError
+from tiersnap.remote_storage.mend.actions import MendOutcome
+from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_plan import NO_BROKER, may_be_deleted, to_be_deleted, wrong_and_read
+from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread
+from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.replay.expiry import Expiry
 
 pytestmark = pytest.mark.unit
 
@@ -152,6 +173,55 @@ def test_a_replaced_segment_is_published_with_its_largest_timestamp(at):
         each for each in at.index().finished() if each.start_offset == again.start_offset and each.id != again.id
     )
     assert found.max_timestamp == right
+
+
+# Deletions that go on.
+
+
+class Undeletable:
+    """A store that deletes no log."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        keys = list(keys)
+        logs = [key for key in keys if key.endswith(".log")]
+        failed = self._inner.delete(key for key in keys if key not in logs)
+        return (*failed, *(DeleteFailure(key, "AccessDenied") for key in logs))
+
+
+def told_of(at: Brokers, segment: RemoteLogSegmentMetadata) -> list[SegmentState]:
+    """The states that a segment's records give it."""
+    updates = (each for each in at.cluster.records(at.partition) if isinstance(each, SegmentUpdate))
+    return [each.state for each in updates if each.id == segment.id]
+
+
+def test_a_deletion_is_not_finished_while_objects_remain(at):
+    unread, _ = finish_twice(at, 3)
+    done = at.mend(delete_bad=True, store=Undeletable(at.store))
+    assert [each.outcome for each in done] == [MendOutcome.FAILED]
+    assert told_of(at, unread)[-1] is DELETING
+    assert told(at.mend(delete_bad=True)) == [("DELETE", "MENDED")]
+    assert told_of(at, unread)[-1] is DELETED
+    assert at.store.head(at.layout.log_key(unread)) is None
+
+
+def test_a_segment_that_brokers_read_again_is_not_deleted(at):
+    """Another one was deleted between the look and the deletion."""
+    unread, read = finish_twice(at, 3)
+    logs = RemoteLogs(at.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
+    topic = MetadataTopic.of(at.cluster)
+    with topic.read_all() as reader:
+        job = DeleteUnread(topic, reader, logs, logs.read_whole(at.partition))
+        job.check(reader.read_to_end().index(at.partition), unread)
+        at.cluster.append(SegmentUpdate(read.id, 1, 6, DELETING))
+        with pytest.raises(NotDeletedError):
+            job.delete(unread)
+    assert at.store.head(at.layout.log_key(unread)) is not None
 
 
 # The rules alone.
