@@ -58,7 +58,7 @@ class PutBack:
 
     @property
     def target(self) -> RemoteLocation:
-        """Where brokers read."""
+        """Return the place of the brokers."""
         return self.logs.location
 
     def each(self, planned: Sequence[Mending]) -> Iterator[Mending]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_comparison import compare
+
+_log = logging.getLogger(__name__)
 
 _PIECE = 1 << 20
 
@@ -99,6 +102,7 @@ def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]
                     f"{source.uri}{key}: content has CRC {put.crc32c:08x}, {head.crc32c:08x} was stored with it",
                     key=key,
                 )
+            _log.debug("fetched %s%s: %d bytes", source.uri, key, put.size)
             user_metadata[key] = {} if head is None else head.metadata
         yield StagedSegment(store, found, user_metadata)
 

@@ -26,6 +26,7 @@ from tests.unit.test_replace_wrong import (
     flipped,
     told,
 )
+from tiersnap.jobs.doctor_cluster import CopiedTwice, ToldCopies, free_hung
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.check.read_whole import ReadWhole
@@ -40,7 +41,8 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, exit_code_of
 from tiersnap.snapshot.replay.expiry import Expiry
 
 pytestmark = pytest.mark.unit
@@ -90,6 +92,16 @@ def test_the_last_good_copy_replaces_the_wrong_one_that_brokers_read(at):
     assert done == [("REPLACE", "MENDED"), ("DELETE", "MENDED"), ("DELETE", "MENDED")]
     assert logs(at) == before
     assert at.snapshots() == at.expected()
+
+
+def test_verify_and_doctor_recommend_nothing_over_two_sound_copies(at):
+    """`doctor` recommended to delete one, whatever was in the other."""
+    unread, read = finish_twice(at, 3)
+    for depth in CheckDepth:
+        found = PartitionCheck(at.location, at.partition, CheckRequest(depth, NOW, DAY)).checks()
+        assert exit_code_of(each.verdict for each in found) is ExitCode.OK
+    twice = CopiedTwice(str(at.partition), unread.id.segment_id, read.id.segment_id)
+    assert list(free_hung(ToldCopies(twice=(twice,)), (), at.store.uri)) == []
 
 
 def test_no_copy_is_deleted_while_the_one_that_brokers_read_is_wrong(at):
@@ -152,6 +164,18 @@ def test_the_log_of_a_diverged_clone_is_refused(at, numbers, lost):
     assert [action for action, _ in done] == ["NONE"]
     assert "is another log than the one in the tier" in done[0][1]
     assert {info.key for info in at.store.list() if "claims/" not in info.key} == objects
+
+
+def test_the_log_of_a_clone_is_refused_if_only_the_snapshot_contradicts_it(at):
+    """It diverged in the last segment of the tier, so no later one tells; its first batch has another producer."""
+    path = at.whole / "churn-0" / f"{at.records[6].start_offset:020d}.log"
+    log = path.read_bytes()
+    producer = (int.from_bytes(log[43:51], "big") + 1_000_000).to_bytes(8, "big")
+    path.write_bytes(forged(log[:43] + producer + log[51:]))
+    at.store.delete([at.layout.log_key(at.records[6])])
+    done = told(at.mend(log=True))
+    assert [action for action, _ in done] == ["NONE"]
+    assert "its snapshot in the tier contradicts the log in --log-dir" in done[0][1]
 
 
 # The largest timestamp.
