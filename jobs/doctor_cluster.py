@@ -119,16 +119,13 @@ def _cluster_words() -> list[str]:
 
 
 def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Iterator[str]:
-    """Yield the lines that free copies that hang, and that delete what was copied twice."""
+    """Yield the lines that free copies that hang."""
     if copies.hung:
         words = _cluster_words()
         sources = [word for each in log_dirs for word in ("--source", each)] or ["--source", "LOGDIR"]
         line = shlex.join(["tiersnap", "unblock", *words, *sources])
         of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
         yield f"{line} --remote {remote or REMOTE} --apply   on the host of broker {of}"
-    if copies.twice:
-        words = ["tiersnap", "mend", *_cluster_words(), "--remote", remote or REMOTE, "--delete-bad"]
-        yield f"{shlex.join(words)}   deletes those that brokers do not read"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
@@ -78,6 +79,16 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | 
         output.warn(f"… and {count_of(more, 'failure')} more")
     for hint in dict.fromkeys(error.hint for error in told if error.hint):
         output.warn(f"  {hint}")
+
+
+def tell_old_versions(output: Output, store: ObjectStore) -> None:
+    """Say that deleted objects stay as old versions, if the bucket keeps them; `store` is the one of the deletion."""
+    if not store.uri.startswith("s3://"):
+        return
+    from tiersnap.remote_storage.stores.probe_s3 import told_of_versions
+
+    if said := told_of_versions(store):
+        output.talk(said)
 
 
 def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], remote: str) -> None:

@@ -145,6 +145,10 @@ class HiddenOffsetsError(GateError):
     """Raised when a new segment would hide offsets of another lineage that brokers find now."""
 
 
+class NotDeletedError(GateError):
+    """Raised when a remote segment stays, because no proven segment holds its offsets."""
+
+
 class PlaintextRefusedError(GateError):
     """Raised when plain text would go among segments that the plugin encrypted; names a manifest that shows it."""
 

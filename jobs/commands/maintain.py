@@ -14,7 +14,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import Group, command
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import ByName, ForPeople
+from tiersnap.jobs.sentences import ByName, ForPeople, tell_old_versions
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
 from tiersnap.snapshot.errors import ExitCode, UsageError
@@ -175,8 +175,10 @@ def remove_orphans(
     _show_orphans(output, found, done, older_than)
     if not done.wanted:
         output.talk("nothing to remove")
-    elif not apply:
-        output.talk("nothing was removed: give --apply")
+    else:
+        tell_old_versions(output, store)
+        if not apply:
+            output.talk("nothing was removed: give --apply")
     if sinks.is_any:
         from tiersnap.snapshot.metrics.of_run import of_orphans
 

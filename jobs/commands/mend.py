@@ -22,6 +22,7 @@ from tiersnap.jobs.sentences import (
     PlaceSentence,
     fields_of_missing,
     tell_failures,
+    tell_old_versions,
     tell_place,
     tell_unknown_encryption,
 )
@@ -108,16 +109,19 @@ def mend(
       --from s3://bucket/wrong-prefix
 
     A missing object is made again from the log in --log-dir, as tiersnap tier makes it. If no log directory holds the
-    segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. Else it is
-    made from the segment's other objects and the producer state that the tier tells where it begins. It gets the key
-    that brokers look for, under the same segment id. No record changes, nothing is overwritten, --from stays as it is.
+    segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. The segment is
+    fetched, read whole and compared before anything of it is written; an encrypted one is refused. Else it is made from
+    the segment's other objects, or another copy of the segment, and the producer state that the tier tells where it
+    begins. A log with other batches than the tier's, as of a diverged clone, is refused. The object gets the key that
+    brokers look for, under the same segment id. No record changes, nothing is overwritten, --from stays as it is.
     Brokers read it without a restart.
 
     A segment that tiersnap verify finds wrong at --depth, or whose missing object cannot be made to fit the others, is
     replaced by a right one under a new id, from the same sources: uploaded as by tier and published as by publish,
     also while copying is on. After each record brokers read each offset that they read before. The wrong segment
     stays: it counts for retention.bytes, and verify still finds it. --delete-bad deletes it, its record and its
-    objects; and of a segment that was copied twice, the copy that brokers do not read.
+    objects; and of a segment that was copied twice, the copy that brokers do not read. First it reads the partition
+    whole, as at --depth full: nothing is deleted unless the segments that brokers read instead are right.
 
     What cannot be made right is refused by name (exit code 4). That brokers read --remote is proven as by tiersnap
     publish. Plain text goes among no encrypted segments.
@@ -153,7 +157,10 @@ def mend(
             cluster, prover.metadata_topic, reader, logs, tierer, known, ask, prove, request, progress.watch_done
         )
         mended = mending.run()
-    return _told(output, mended, apply=apply)
+    code = _told(output, mended, apply=apply)
+    if any(each.action is MendAction.DELETE for each in mended.done):
+        tell_old_versions(output, target.store)
+    return code
 
 
 def _logs(

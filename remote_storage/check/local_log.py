@@ -71,10 +71,14 @@ class LocalLog:
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
         """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.
 
-        Of several that end at one offset, one of them.
+        Of several snapshots at one offset, one is compared; the log of each is.
         """
         epochs, first = self.partition.leader_epochs or (), self.partition.first_base_offset
-        ending = {copy.end_offset: copy for copy in copies if copy.end_offset > first and copy.facts.is_of(epochs)}
+
+        def of_log(copy: RemoteSegment) -> bool:
+            return copy.end_offset > first and copy.facts.is_of(epochs)
+
+        ending = {copy.end_offset: copy for copy in copies if of_log(copy)}
         if not (ending and self.partition.segments):
             return ToldLocally()
 
@@ -99,7 +103,7 @@ class LocalLog:
         digests = {(each.base_offset, each.next_base_offset): each.digest for each in right}
         return ToldLocally(
             {segment_id: comparison for segment_id, comparison in told if comparison is not None},
-            {copy.segment_id: digests[copy.bounds] for copy in ending.values() if digests.get(copy.bounds)},
+            {copy.segment_id: digests[copy.bounds] for copy in copies if of_log(copy) and digests.get(copy.bounds)},
         )
 
 

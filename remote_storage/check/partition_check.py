@@ -63,6 +63,7 @@ class PartitionCheck:
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
+        digests: of the logs that `checks` read and whose batches are right, by segment id.
     """
 
     location: RemoteLocation
@@ -72,6 +73,7 @@ class PartitionCheck:
     compare_locally: CompareLocally | None = None
     compared: Mapping[int, int] = field(default_factory=dict)
     skipped: int = 0
+    digests: dict[str, str] = field(default_factory=dict)
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
@@ -210,7 +212,9 @@ class PartitionCheck:
         readable = [each for each in own if not each.is_encrypted]
         compare = self.compare_locally if self.asked.depth is not CheckDepth.METADATA else None
         told = ToldLocally() if compare is None else compare(self.location.store, readable)
-        check = WholeSegmentCheck(self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log)
+        check = WholeSegmentCheck(
+            self.location.store, self.asked, self._claimed, self.compared, told, self._is_of_log, self.digests
+        )
         ordered = [(each, copies.get(each.segment_id)) for each in self._listed if not each.missing]
         for wave in in_waves(lambda pair: (*pair, check.prefetched(pair[1], wanted)), ordered):
             for attempt, copy, data in wave:

@@ -80,6 +80,7 @@ class WholeSegmentCheck:
         compared: see PartitionCheck.
         local: what the local log says.
         is_of_log: whether all of a segment was written under the leader epochs of the log.
+        digests: takes the digest of each log whose batches are right, by segment id.
     """
 
     store: ObjectStore
@@ -88,6 +89,7 @@ class WholeSegmentCheck:
     compared: Mapping[int, int]
     local: ToldLocally
     is_of_log: Callable[[RemoteSegment], bool]
+    digests: dict[str, str] = field(default_factory=dict)
     _known: _Known | None = None
     _skipped: SegmentObjects | None = None
     _fold: _Fold | None = None
@@ -190,6 +192,7 @@ class WholeSegmentCheck:
             faults.append(error.message)
             self._fold = None
             return None
+        self.digests[copy.segment_id] = log.digest
         faults.extend(log.faults)
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
             faults.append("log: its batches are not those of the local log")

@@ -60,6 +60,11 @@ class SegmentObjects:
         return sum(info.size for info in self.objects.values())
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each object, by key."""
+        return {info.key: info.size for info in self.objects.values()}
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """Keys of all objects, what makes the copy visible first: the order to delete them in."""
         order = sorted(self.objects, key=lambda kind: kind in {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT})

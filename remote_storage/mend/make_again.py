@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_lineage, read_segment
@@ -24,6 +25,7 @@ from tiersnap.remote_storage.mend.lacking_objects import plan_lacking, put_lacki
 from tiersnap.remote_storage.mend.mending import Mending, plaintext_refused
 from tiersnap.remote_storage.mend.right_segments import MendRules, RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_mended, putting_back
+from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -66,12 +68,22 @@ class RemoteLogs:
         Raises:
             TiersnapError: remote storage does not answer, or refuses.
         """
+        checks = (each for each in self._check(partition, depth).checks() if each.segment_id)
+        return {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
+
+    def read_whole(self, partition: TopicIdPartition) -> ReadWhole:
+        """Read all segments of a partition, and compare them.
+
+        Raises:
+            TiersnapError: remote storage does not answer, or refuses.
+        """
+        return ReadWhole(self._check(partition, CheckDepth.FULL))
+
+    def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
-        check = PartitionCheck(self.location, partition, asked, compare_locally=compare)
-        checks = (each for each in check.checks() if each.segment_id)
-        return {each.segment_id: each.reason for each in checks if not each.verdict.is_sound}
+        return PartitionCheck(self.location, partition, asked, compare_locally=compare)
 
     @contextmanager
     def right_segments(
@@ -86,8 +98,9 @@ class RemoteLogs:
         listed = segments_by_id(self.location, partition)
         local = self.local.of(partition)
         whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
-        found = in_parallel(partial(read_segment, self.store), whole)
-        lineage = lineage_of(self.store, (each for each in found if isinstance(each, RemoteSegment)))
+        read = in_parallel(partial(read_segment, self.store), whole)
+        found = [each for each in read if isinstance(each, RemoteSegment)]
+        lineage = lineage_of(self.store, found)
         if not lineage and local is not None:
             lineage = local.partition.leader_epochs or ()
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
@@ -100,6 +113,7 @@ class RemoteLogs:
                 self.rules,
                 frozenset(wrong),
                 frozenset(each.end_offset + 1 for each in records),
+                StoredLogs(self.store, found),
                 local,
                 Path(folder),
             )

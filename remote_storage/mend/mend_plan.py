@@ -5,12 +5,14 @@ Nothing here asks anybody: tests/broker/test_remote_index.py holds it, with publ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.metadata.metadata_records import SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 
+_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 NO_BROKER = -1
 """The broker id in our deletion records: a run knows by it which deletions it must go on with."""
 
@@ -32,19 +34,50 @@ def unread(index: RemoteIndex) -> Iterator[RemoteLogSegmentMetadata]:
     return (each for each in index.finished() if each.id not in found)
 
 
-def may_be_deleted(
-    index: RemoteIndex, deleting: Collection[RemoteLogSegmentMetadata], sound: Collection[str]
-) -> list[RemoteLogSegmentMetadata]:
-    """Return segments whose deletion was begun by an earlier run; then unread ones that are not sound, or copied twice.
+def without_readers(
+    index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Return segments whose deletion we began, then unread ones.
 
     Args:
-        deleting: in DELETE_SEGMENT_STARTED.
-        sound: ids of segments that are complete and not known to be wrong.
+        deleting: in DELETE_SEGMENT_STARTED; brokers go on with their own.
     """
+    yield from (each for each in deleting if each.broker_id == NO_BROKER)
+    yield from unread(index)
+
+
+def to_be_deleted(
+    index: RemoteIndex, deleting: Iterable[RemoteLogSegmentMetadata], proof: ReadWhole
+) -> list[RemoteLogSegmentMetadata]:
+    """Return the segments `without_readers` that are wrong or redundant; `may_be_deleted` decides on each."""
     found = {_extent(copy) for epoch in index.epochs.values() for copy, _ in epoch.copies}
-    begun = (each for each in deleting if each.broker_id == NO_BROKER)
-    left = (each for each in unread(index) if each.id.segment_id not in sound or _extent(each) in found)
-    return [*begun, *left]
+    return [
+        each
+        for each in without_readers(index, deleting)
+        if each.state is not _FINISHED or proof.is_wrong(each.id.segment_id) or _extent(each) in found
+    ]
+
+
+def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int, proof: ReadWhole) -> str:
+    """Return why a segment may not be deleted; "" if other segments, read whole in this run, hold all its offsets.
+
+    Args:
+        log_start: offsets below count for nothing if the deletion has begun; brokers delete the others themselves.
+    """
+    if segment.id in index.found():
+        return "brokers read it"
+    name, counted_from = segment.id.segment_id, 0 if segment.state is _FINISHED else log_start
+    for first, last, remaining in index.read(segment):
+        if last < counted_from:
+            continue
+        if remaining is None:
+            return f"brokers find no other segment for offsets {first} to {last}"
+        other = remaining.id.segment_id
+        if why := proof.doubt(other):
+            return f"brokers read {other} instead, which is not proven to be right: {why}"
+        if _extent(remaining) == _extent(segment) and proof.differ(name, other):
+            return f"its log and the log of {other}, which brokers read, differ; nothing shows which one is right"
+    return ""
 
 
 def deletion(segment: RemoteLogSegmentMetadata, state: SegmentState, now: int) -> SegmentUpdate:

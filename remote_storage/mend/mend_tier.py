@@ -15,11 +15,11 @@ from tiersnap.remote_storage.cluster.missing_objects import (
     ReadByBrokers,
     find_missing,
 )
-from tiersnap.remote_storage.inventory.complete import complete_segments
+from tiersnap.remote_storage.errors import NotDeletedError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.mend.mend_plan import may_be_deleted, unread, wrong_and_read
+from tiersnap.remote_storage.mend.mend_plan import to_be_deleted, without_readers, wrong_and_read
 from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
@@ -39,7 +39,8 @@ class MendRequest:
         source: where objects were uploaded by mistake; None without one.
         depth: to which segments are verified; None looks for missing objects alone.
         log_dirs: of leaders, for leader epochs if leaders cannot be asked.
-        delete_bad: delete segments that brokers read no more: wrong ones, and those that were copied twice.
+        delete_bad: delete segments that brokers read no more: wrong ones, and those that were copied twice; a partition
+            that has such segments is verified to the depth full.
         allow_plaintext: also among segments that the plugin encrypted.
         apply: write.
     """
@@ -119,7 +120,7 @@ class MendTier:
         """Mend one partition; what a check that failed does not tell is neither replaced nor deleted."""
         bad: Mapping[str, str] | None = None
         try:
-            depth = self.request.depth
+            depth = self._depth(partition)
             bad = {} if depth is None else self.logs.verify(partition, depth)
         except TiersnapError as error:
             mended.failures.append(error)
@@ -133,10 +134,15 @@ class MendTier:
             done = self._put_back(done) if done else []
             if bad is not None:
                 done = self._replaced(partition, done, bad)
-                done += self._deleted(partition, bad) if self.request.delete_bad else ()
+                done += self._deleted(partition, done) if self.request.delete_bad else ()
         except TiersnapError as error:
             mended.failures.append(error)
         mended.done += done
+
+    def _depth(self, partition: TopicIdPartition) -> CheckDepth | None:
+        index, asked = self.reader.cache.index(partition), self.request
+        is_deleting = asked.delete_bad and any(without_readers(index, self._deleting(partition)))
+        return CheckDepth.FULL if is_deleting else asked.depth
 
     # Missing objects.
 
@@ -154,10 +160,9 @@ class MendTier:
         return sorted(done, key=lambda each: each.metadata.start_offset)
 
     def _from_elsewhere(self, source: RemoteLocation, lost: Sequence[Mending]) -> list[Mending]:
-        asked, target = self.request, self.logs.location
-        missing = [each.missing for each in lost]
-        planned = plan_mending(source, missing, target, allow_plaintext=asked.allow_plaintext)
-        return list(PutBack(source.store, target, self.reader.read_to_end).each(planned)) if asked.apply else planned
+        asked, missing = self.request, [each.missing for each in lost]
+        planned = plan_mending(source, missing, self.logs.location, allow_plaintext=asked.allow_plaintext)
+        return list(PutBack(source.store, self.logs, self.reader.read_to_end, asked.apply).each(planned))
 
     # Wrong segments.
 
@@ -204,20 +209,28 @@ class MendTier:
 
     # Segments that brokers read no more.
 
-    def _deleted(self, partition: TopicIdPartition, wrong: Collection[str]) -> Iterator[Mending]:
-        cache, logs = self.reader.read_to_end(), self.logs
-        index = cache.index(partition)
-        job = DeleteUnread(self.metadata_topic, self.reader, logs, logs.rules.now)
-        ids = [each.id.segment_id for each in unread(index)]
-        there = complete_segments(logs.location, partition, ids) if ids else set()
-        deleting = list(cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED))
-        for segment in may_be_deleted(index, deleting, set(there).difference(wrong)):
+    def _deleting(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        return self.reader.cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED)
+
+    def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
+        """Delete what brokers read no more, after the segments that remain were read whole."""
+        index = self.reader.read_to_end().index(partition)
+        if not any(without_readers(index, self._deleting(partition))):
+            return
+        proof = self.logs.read_whole(partition)
+        job = DeleteUnread(self.metadata_topic, self.reader, self.logs, proof)
+        is_open = any(each.outcome is MendOutcome.PLANNED for each in done)
+        for segment in to_be_deleted(index, self._deleting(partition), proof):
             planned = replace(self._named(segment), action=MendAction.DELETE, outcome=MendOutcome.PLANNED)
-            if not self.request.apply:
-                yield planned
-                continue
             try:
-                job.delete(segment)
-                yield replace(planned, outcome=MendOutcome.MENDED)
+                if self.request.apply:
+                    job.delete(segment)
+                    planned = replace(planned, outcome=MendOutcome.MENDED)
+                else:
+                    job.check(index, segment)
+                yield planned
+            except NotDeletedError as error:
+                if not is_open:  # else the segment that brokers read is mended first
+                    yield failed(planned, error)
             except TiersnapError as error:
                 yield failed(planned, error)

@@ -84,16 +84,21 @@ def _planned(
 ) -> Mending:
     metadata = missing.metadata
     found = None if attempt is None else read_segment(source, attempt)
-    why = _why_not(metadata, found, action)
+    why = why_not(metadata, found)
     if isinstance(found, RemoteSegment) and not why:
-        if shown is None or found.is_encrypted:
+        if shown is None:
             return Mending(missing, action, MendOutcome.PLANNED, found)
         if not shown.manifest:
             return Mending(missing, action, MendOutcome.PLANNED, found, encryption=shown.encryption)
         refused = plaintext_refused(metadata, shown.manifest)
         return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=refused)
+    return not_from(source, missing, why)
+
+
+def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
+    """Return a segment that does not come from `source`."""
     error = CorruptDataError(
-        f"{not_mended(metadata)}{source.uri}: {why}",
+        f"{not_mended(missing.metadata)}{source.uri}: {why}",
         hint="find its objects, in older versions of the bucket say, and name that place by --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
@@ -107,16 +112,14 @@ def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> Plai
     )
 
 
-def _why_not(
-    metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None, action: MendAction
-) -> str:
-    """Return why the objects found do not bring a segment back, "" if they do."""
+def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None) -> str:
+    """Return why the objects found do not bring a segment back, "" if they may."""
     if found is None:
         return "no object of it"
     if isinstance(found, IncompleteSegment):
         return found.problem
-    if action is MendAction.REBUILD and found.is_encrypted:
-        return "it is encrypted, and tiersnap has no key: only the same layout will do"
+    if found.is_encrypted:
+        return "it is encrypted, and tiersnap has no key to compare it: copy its objects by the store's own client"
     theirs = found.metadata
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)

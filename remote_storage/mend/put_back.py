@@ -4,25 +4,30 @@ Segment ids stay, and no record changes: brokers find the objects as soon as the
 are copied as they are; in another one they are built again from the segment, by the uploader. Nothing is overwritten.
 What readers look for comes last, and only if brokers still know the segment: what they deleted meanwhile is taken back.
 What a run that failed or was killed has put there stays: the next one finds it and goes on.
+
+Each segment is fetched to this host first, read whole and compared; the same bytes are put then.
 """
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
-from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes, read_lineage
+from tiersnap.remote_storage.errors import DeletedByClusterError, NotRebuiltError
+from tiersnap.remote_storage.inventory.remote_segment import read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
-from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
-from tiersnap.remote_storage.mend.mending import Mending
-from tiersnap.remote_storage.mend.stored_files import index_files, putting_back
+from tiersnap.remote_storage.mend.make_again import RemoteLogs
+from tiersnap.remote_storage.mend.mending import Mending, not_from
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.staged_segment import ObjectSource, StagedSegment, staged
+from tiersnap.remote_storage.mend.stored_files import index_files, not_mended, putting_back
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -41,70 +46,83 @@ class PutBack:
     """From one place to that of the brokers.
 
     Attributes:
+        logs: of the brokers' place, and what is known of the right content.
         read: the records of the metadata topic as they are now.
+        apply: write; without it segments are read and compared, and nothing is kept.
     """
 
     source: ObjectStore
-    target: RemoteLocation
+    logs: RemoteLogs
     read: Callable[[], MetadataCache]
+    apply: bool
 
-    def each(self, planned: Iterable[Mending]) -> Iterator[Mending]:
+    @property
+    def target(self) -> RemoteLocation:
+        """Return the place of the brokers."""
+        return self.logs.location
+
+    def each(self, planned: Sequence[Mending]) -> Iterator[Mending]:
         """Put back what was planned, one segment after the other; what fails keeps no other from coming back."""
-        for each in planned:
-            if each.outcome is not MendOutcome.PLANNED:
-                yield each
+        for partition, group in groupby(planned, key=lambda each: each.metadata.id.topic_id_partition):
+            of_one = list(group)
+            if not any(each.outcome is MendOutcome.PLANNED for each in of_one):
+                yield from of_one
                 continue
-            try:
-                self._put_back(each)
-            except DeletedByClusterError:
-                yield replace(each, outcome=MendOutcome.DELETED)
-            except TiersnapError as error:
-                yield replace(each, outcome=MendOutcome.FAILED, error=error)
-            else:
-                _log.info("put back %s at offset %d", each.metadata.id, each.metadata.start_offset)
-                yield replace(each, outcome=MendOutcome.MENDED)
+            with self.logs.right_segments(partition, [each.metadata for each in of_one]) as right:
+                yield from [self._ended(each, right) for each in of_one]
 
-    def _put_back(self, planned: Mending) -> None:
-        assert planned.found is not None
+    def _ended(self, planned: Mending, right: RightSegments) -> Mending:
+        if planned.outcome is not MendOutcome.PLANNED or planned.found is None:
+            return planned
+        try:
+            with staged(self.source, planned.found) as segment:
+                segment.check(right, planned)
+                if not self.apply:
+                    return planned
+                if planned.action is MendAction.COPY:
+                    segment.check_target(self.target.store)
+                self._put_back(planned, segment)
+        except DeletedByClusterError:
+            return replace(planned, outcome=MendOutcome.DELETED)
+        except (CorruptDataError, NotRebuiltError) as error:
+            return not_from(self.source, planned.missing, error.message.removeprefix(not_mended(planned.metadata)))
+        except TiersnapError as error:
+            return replace(planned, outcome=MendOutcome.FAILED, error=error)
+        _log.info("put back %s at offset %d", planned.metadata.id, planned.metadata.start_offset)
+        return replace(planned, outcome=MendOutcome.MENDED)
+
+    def _put_back(self, planned: Mending, segment: StagedSegment) -> None:
         made: list[str] = []
         try:
             with putting_back(self.target, planned.metadata):
                 if planned.action is MendAction.REBUILD:
-                    self._rebuild(planned.metadata, planned.found, made)
+                    self._rebuild(planned.metadata, segment, made)
                 else:
-                    self._copy_all(planned.metadata, planned.found.objects, made)
+                    self._copy_all(planned.metadata, segment, made)
             check_known(self.read, planned.metadata)
         except DeletedByClusterError:
             delete_in_reverse(self.target.store, made)
             raise
 
-    def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: SegmentObjects, made: list[str]) -> None:
-        sizes = {info.key: info.size for info in attempt.objects.values()}
-        last, *others = attempt.keys  # what makes it visible comes first there
+    def _copy_all(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
+        last, *others = segment.copy.keys  # what makes it visible comes first there
         for key in reversed(others):
-            self._copy(key, sizes[key], made)
+            self._copy(key, segment, made)
         check_known(self.read, metadata)
-        self._copy(last, sizes[last], made)
+        self._copy(last, segment, made)
 
-    def _copy(self, key: str, size: int, made: list[str]) -> None:
+    def _copy(self, key: str, segment: StagedSegment, made: list[str]) -> None:
         """Copy one object, and note its key if this call made it.
 
         Raises:
-            CorruptDataError: the source gave other bytes than were stored with it.
             ObjectExistsError: there is an object with other content.
             TransientError: the store has not kept what it was sent.
         """
-        found = self.source.head(key)
-        metadata = {} if found is None else found.metadata
-        put = self.target.store.put_file_if_absent(key, _ObjectSource(self.source, key, size), size, metadata=metadata)
-        there = self.target.store.head(key)
+        size = segment.copy.objects.sizes[key]
+        content, metadata = ObjectSource(segment.store, key, size), segment.user_metadata[key]
+        put = self.target.store.put_file_if_absent(key, content, size, metadata=metadata)
         try:
-            if found is not None and found.crc32c not in (None, put.crc32c):
-                raise CorruptDataError(
-                    f"{self.source.uri}{key}: content has CRC {put.crc32c:08x}, {found.crc32c:08x} was stored with it",
-                    hint="run the same command again; if it recurs the object is damaged",
-                    key=key,
-                )
+            there = self.target.store.head(key)
             if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
                 raise TransientError(
                     f"{self.target.store.uri}{key}: the store has other content than it was sent, or lost it",
@@ -117,30 +135,32 @@ class PutBack:
             raise
         made += [key] if put.outcome.is_ours else []
 
-    def _rebuild(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, made: list[str]) -> None:
+    def _rebuild(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
         """Upload a segment again in the brokers' layout, which takes back what it made where it fails."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
-            ready = self._fetched(metadata, copy, Path(scratch))
+            ready = _fetched(metadata, segment, Path(scratch))
             done = copy_segment(self.target, ready, started, before_visible=lambda: check_known(self.read, metadata))
         made += done.made
 
-    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, folder: Path) -> SegmentBundle:
-        """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""
-        segment, indexes, end = fetch_into(folder, self.source, copy), read_indexes(self.source, copy), copy.end_offset
-        files = index_files(folder, indexes)
-        return SegmentBundle(
-            base_offset=metadata.start_offset,
-            next_base_offset=end,
-            max_timestamp=metadata.max_timestamp,
-            log=SourceFile(LOCAL, segment.log.path, segment.log.size),
-            leader_epochs=read_lineage(self.source, copy),
-            offset_index=files.get(IndexType.OFFSET),
-            time_index=files.get(IndexType.TIMESTAMP),
-            transaction_index=files.get(IndexType.TRANSACTION),
-            # The gate let it pass when it was uploaded, to the wrong place.
-            producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
-        )
+
+def _fetched(metadata: RemoteLogSegmentMetadata, segment: StagedSegment, folder: Path) -> SegmentBundle:
+    """Return a segment's files; the upload checks every batch and makes the indexes right by them."""
+    store, copy = segment.store, segment.copy
+    log, indexes, end = fetch_into(folder, store, copy), read_indexes(store, copy), copy.end_offset
+    files = index_files(folder, indexes)
+    return SegmentBundle(
+        base_offset=metadata.start_offset,
+        next_base_offset=end,
+        max_timestamp=metadata.max_timestamp,
+        log=SourceFile(LOCAL, log.log.path, log.log.size),
+        leader_epochs=read_lineage(store, copy),
+        offset_index=files.get(IndexType.OFFSET),
+        time_index=files.get(IndexType.TIMESTAMP),
+        transaction_index=files.get(IndexType.TRANSACTION),
+        # It was compared with the fold.
+        producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
+    )
 
 
 def check_known(read: Callable[[], MetadataCache], metadata: RemoteLogSegmentMetadata) -> None:
@@ -152,25 +172,3 @@ def check_known(read: Callable[[], MetadataCache], metadata: RemoteLogSegmentMet
     known = read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
     if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:
         raise DeletedByClusterError(f"{metadata.id}: brokers have deleted it")
-
-
-@dataclass
-class _ObjectSource:
-    """An object as a file to be read."""
-
-    store: ObjectStore
-    key: str
-    size: int
-    position: int = field(default=0)
-
-    def read(self, nbytes: int, /) -> bytes:
-        """See ByteSource."""
-        wanted = min(nbytes, self.size - self.position)
-        data = self.store.get_range(self.key, self.position, wanted) if wanted > 0 else b""
-        self.position += len(data)
-        return data
-
-    def seek(self, position: int, /) -> int:
-        """See ByteSource."""
-        self.position = position
-        return position

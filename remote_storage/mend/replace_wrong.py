@@ -14,15 +14,17 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.errors import NotDeletedError
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs, check_plaintext
-from tiersnap.remote_storage.mend.mend_plan import deletion, unread, wrong_and_read
+from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, wrong_and_read
 from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.right_segments import RightSegments
 from tiersnap.remote_storage.mend.stored_files import not_rebuilt
@@ -141,11 +143,12 @@ class ReplaceWrong:
         return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
-        mending = self._uploaded(planned, right, job)
+        mending, max_timestamp = self._uploaded(planned, right, job)
         if not mending.replaced_by:
             return mending
         try:
-            plan = self._plan([_renamed(mending.metadata, mending.replaced_by)], job.replaced)
+            new = replace(_renamed(mending.metadata, mending.replaced_by), max_timestamp=max_timestamp)
+            plan = self._plan([new], job.replaced)
             mending = _as_planned(mending, plan, mending.replaced_by)
             if mending.error is None:
                 wrong = mending.metadata.id
@@ -173,22 +176,23 @@ class ReplaceWrong:
     def _complete(self, partition: TopicIdPartition, ids: Collection[str]) -> Collection[str]:
         return complete_segments(self.logs.location, partition, ids)
 
-    def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> Mending:
+    def _uploaded(self, mending: Mending, right: RightSegments, job: TierJob) -> tuple[Mending, int]:
+        """Upload the right segment; return its largest timestamp (ms) as well, as its batches tell it."""
         record = mending.metadata
         try:
             with right.of(record, prefers_local=True) as segment:
                 if not self.apply:
                     segment.bundle(job.store)
-                    return mending
+                    return mending, segment.max_timestamp
                 # If the topic is deleted meanwhile, this says whose leftovers these are.
                 put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
                 segment_id = upload_right(job, segment)
                 if segment_id is None:
                     raise not_rebuilt(record, "other segments hold its offsets: tiersnap publish tells brokers of them")
         except TiersnapError as error:
-            return failed(mending, error)
+            return failed(mending, error), -1
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
-        return replace(mending, replaced_by=segment_id)
+        return replace(mending, replaced_by=segment_id), segment.max_timestamp
 
 
 def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_id: str, right_id: str) -> None:
@@ -250,27 +254,48 @@ def _renamed(record: RemoteLogSegmentMetadata, segment_id: str) -> RemoteLogSegm
 
 @dataclass(frozen=True)
 class DeleteUnread:
-    """Deletes segments that brokers read no more."""
+    """Deletes segments of one partition that brokers read no more.
+
+    Attributes:
+        proof: of the segments that remain.
+    """
 
     metadata_topic: MetadataTopic
     reader: MetadataReader
     logs: RemoteLogs
-    now: int
+    proof: ReadWhole
+
+    def check(self, index: RemoteIndex, segment: RemoteLogSegmentMetadata) -> None:
+        """See that a segment may be deleted.
+
+        Raises:
+            NotDeletedError: it may not.
+        """
+        start = self.logs.starts.get(segment.id.topic_id_partition, 0)
+        if why := may_be_deleted(index, segment, start, self.proof):
+            raise NotDeletedError(
+                f"{segment.id}: not deleted: {why}",
+                hint="--log-dir of a replica, or --from, if the segment that brokers read must be mended first",
+            )
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:
         """Delete a segment, or go on with its deletion.
 
         Raises:
+            NotDeletedError: it may not be deleted any more.
             TransientError: an object could not be deleted; the next run goes on.
             DeliveryFailedError: a record was not acknowledged.
         """
-        partition = segment.id.topic_id_partition
+        partition, now = segment.id.topic_id_partition, self.logs.rules.now
+        cache = self.reader.read_to_end()
+        known = cache.segments(partition).get(segment.id.segment_id)
+        if known is None or known.state is not segment.state:
+            return  # brokers have deleted it
+        self.check(cache.index(partition), segment)
         if segment.state is _FINISHED:
-            if segment.id not in {each.id for each in unread(self.reader.read_to_end().index(partition))}:
-                return  # brokers have deleted it, or read it again
-            self._tell(partition, [deletion(segment, _DELETING, self.now)])
+            self._tell(partition, [deletion(segment, _DELETING, now)])
         Swept(failures=delete_copy(self.logs.location, segment)).check()
-        self._tell(partition, [deletion(segment, _DELETED, self.now)])
+        self._tell(partition, [deletion(segment, _DELETED, now)])
         _log.info("deleted %s", segment.id)
 
     def _tell(self, partition: TopicIdPartition, records: Iterable[MetadataRecord]) -> None:

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
+
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
+from tiersnap.remote_storage.check.segment_log import combined
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_into
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.inventory.starts import state_at
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_index_files
+from tiersnap.remote_storage.mend.stored_files import not_rebuilt, stored_copy, stored_entries, stored_index_files
+from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -30,13 +34,14 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
-from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.readiness.judge_partition import open_at
 from tiersnap.snapshot.replay.examine import Examination, examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
@@ -46,12 +51,13 @@ from tiersnap.snapshot.replay.producer_fold import ProducerFold, from_entries, t
 from tiersnap.snapshot.replay.remote_state import RemoteState
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes, Run, fold_segment
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 
 _NO_FILE = FileRef("", 0, 0)
-_DIFFER = "its log in the tier and the one in --log-dir differ, both are whole, and nobody knows which is right"
+_DIFFER = "two whole logs of it differ, in the tier or in --log-dir, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
 
 
@@ -83,6 +89,7 @@ class RightSegments:
         log_start: of the whole log.
         wrong: ids of segments whose snapshots are not believed.
         ends: offsets (exclusive) at which segments end that may be asked for.
+        stored: logs of the complete segments in the tier that are not wrong.
         local: the log on this host; None without one.
         folder: for files that nobody needs later.
     """
@@ -95,6 +102,7 @@ class RightSegments:
     rules: MendRules
     wrong: Collection[str]
     ends: Collection[int]
+    stored: StoredLogs
     local: LocalLog | None
     folder: Path
     _states: dict[int, RemoteState] = field(default_factory=dict)
@@ -117,32 +125,34 @@ class RightSegments:
 
     def _made(self, record: RemoteLogSegmentMetadata, folder: Path, *, prefers_local: bool) -> PlannedSegment:
         local = None if self.local is None else self.local.segment_of(record)
-        there = self.listed.get(record.id.segment_id)
-        has_log = there is not None and there.log is not None
-        if local is not None and (prefers_local or not has_log):
+        own = self.own(record)
+        if local is not None and (prefers_local or own is None):
             segment, files = local, self._local_files(local)
+            there = self.listed.get(record.id.segment_id)
             if there is not None and not prefers_local:
                 files |= stored_index_files(folder, self.location.store, there)
-            if has_log and there is not None:
-                self._refuse_other_log(record, there, folder)
-        elif has_log and there is not None:
-            segment = self._fetched(record, there, folder)
-            files = stored_index_files(folder, self.location.store, there)
+            source = None
         else:
-            raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets")
+            source = self._source(record, own, replaces=prefers_local)
+            segment = self._fetched(record, source, folder)
+            files = stored_index_files(folder, self.location.store, source.objects)
         log = SourceFile(LOCAL if local is not segment else self._local.filesystem, segment.log.path, segment.log.size)
-        digest, opened, snapshot = self._folded(record, segment, log, has_local=local is not None, folder=folder)
+        runs, told = self._read(record, segment, log)
+        self.refuse_other_logs(record, None if source is own else own, told.digest)
+        if segment is local and (own is None or self.stored.digest(own) is None):
+            self._refuse_other_lineage(record, runs)
+        opened, snapshot = self._folded(record, runs, told, folder)
         return PlannedSegment(
             base_offset=record.start_offset,
             next_base_offset=record.end_offset + 1,
-            max_timestamp=record.max_timestamp,
+            max_timestamp=told.max_timestamp if told.max_timestamp >= 0 else record.max_timestamp,
             log=log,
             leader_epochs=self._leader_epochs(record),
             offset_index=files.get(IndexType.OFFSET),
             time_index=files.get(IndexType.TIMESTAMP),
             transaction_index=files.get(IndexType.TRANSACTION),
             open_transactions=opened,
-            header_digest=digest,
+            header_digest=told.digest,
             snapshot=snapshot,
         )
 
@@ -162,51 +172,128 @@ class RightSegments:
         filesystem = self._local.filesystem
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
-    def _fetched(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> Segment:
-        segment = fetch_into(folder, self.location.store, stored_copy(self.location.store, record, there))
+    def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
+        """Return the segment's own log in the tier; None without one."""
+        there = self.listed.get(record.id.segment_id)
+        return None if there is None or there.log is None else stored_copy(self.location.store, record, there)
+
+    def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
+        """Return the remote segment whose log is taken: its own, or another copy of it.
+
+        Args:
+            replaces: a damaged log is no source. Else it stays where it is; and if no object is left, another copy
+                takes the segment's place.
+        """
+        copies = self.stored.twins(record) if replaces or record.id.segment_id in self.listed else []
+        if own is not None and (not replaces or not copies or self.stored.digest(own) is not None):
+            return own
+        twins = (each for each in copies if self.stored.digest(each) is not None)
+        if (found := next(twins, own)) is not None:
+            return found
+        raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets")
+
+    def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
+        segment = fetch_into(folder, self.location.store, source)
         if (size := segment.log.size) != record.segment_size:
             raise not_rebuilt(record, f"its log has {size} bytes in the tier, its record says {record.segment_size}")
         return segment
 
-    def _refuse_other_log(self, record: RemoteLogSegmentMetadata, there: SegmentObjects, folder: Path) -> None:
-        """Refuse a local log that differs from the one in the tier, unless that one is damaged."""
-        try:
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                _, told = fold_segment(LOCAL, self._fetched(record, there, Path(scratch)))
-        except (CorruptDataError, NotRebuiltError, ObjectNotFoundError):
-            return
-        digests = {each.base_offset: each.digest for each in self._replayed.segments}
-        if told.finding is None and digests.get(record.start_offset, told.digest) != told.digest:
+    def _read(
+        self, record: RemoteLogSegmentMetadata, segment: Segment, log: SourceFile
+    ) -> tuple[Sequence[Run], SegmentEnd]:
+        runs, told = fold_segment(log.filesystem, segment)
+        if (finding := told.finding) is not None:
+            raise not_rebuilt(record, f"log: {finding.kind} at byte {max(finding.position, 0)}: {finding.message}")
+        return runs, told
+
+    # Witnesses of the log.
+
+    def refuse_other_logs(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, digest: str) -> None:
+        """Refuse a log if a whole one of the same segment has other batches: in the tier, or on this host.
+
+        Args:
+            own: in the tier, unless it is the log that is to be used.
+        """
+        copies = [*([] if own is None else [own]), *self.stored.twins(record)]
+        if any(self.stored.digest(each) not in (None, digest) for each in copies):
             raise not_rebuilt(record, _DIFFER)
+        is_local = self.local is not None and self.local.segment_of(record) is not None
+        if is_local and self._local_digests.get(record.start_offset, digest) != digest:
+            raise not_rebuilt(record, _DIFFER)
+
+    def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> None:
+        """Refuse a local log of the same offsets and sizes that diverged from the one in the tier.
+
+        The nearest segments that both have must hold the same batches. If none behind shows that, the snapshot that is
+        left of the segment must not contradict its batches.
+        """
+        before, behind = self.stored.neighbours(record)
+        agreed = [self._agrees(before), self._agrees(behind)]
+        if False in agreed:
+            raise not_rebuilt(record, "the log in --log-dir is another log than the one in the tier: other batches")
+        there = self.listed.get(record.id.segment_id)
+        entries = None if agreed[1] or there is None else stored_entries(self.location.store, there)
+        if entries is None:
+            return
+        fold = to_entries(combined(runs))
+        found = compare(entries, fold, history_from=record.start_offset)
+        if found.differing or found.unexplained or found.does_harm(self.rules.broker_expiry):
+            says = found.reason(self.rules.broker_expiry)
+            raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in --log-dir: {says}")
+
+    def _agrees(self, copies: Iterable[RemoteSegment]) -> bool | None:
+        """Return whether the first remote segment that is in the local log, too, has its batches; None without one."""
+        for each in copies:
+            known = self._local_digests.get(each.start_offset)
+            if known is None or self._local.segment_of(each.metadata) is None:
+                continue
+            if (digest := self.stored.digest(each)) is not None:
+                return digest == known
+        return None
+
+    @cached_property
+    def _local_digests(self) -> Mapping[int, str]:
+        """Digests of segments by base offset; without those that are damaged, or behind damage and not read."""
+        read = (each for each in self._replayed.segments if each.damage_kind is None and each.digest)
+        return {each.base_offset: each.digest for each in read}
 
     # The state.
 
     def _folded(
-        self, record: RemoteLogSegmentMetadata, segment: Segment, log: SourceFile, *, has_local: bool, folder: Path
-    ) -> tuple[str, Opened, SnapshotSource]:
-        """Return the digest of a segment's headers, the transactions open at its start, and the snapshot at its end.
-
-        Args:
-            has_local: the log on this host has a segment with these offsets and as many bytes.
-        """
-        runs, told = fold_segment(log.filesystem, segment)
-        if (finding := told.finding) is not None:
-            raise not_rebuilt(record, f"log: {finding.kind} at byte {max(finding.position, 0)}: {finding.message}")
+        self,
+        record: RemoteLogSegmentMetadata,
+        runs: Sequence[Run],
+        told: SegmentEnd,
+        folder: Path,
+    ) -> tuple[Opened, SnapshotSource]:
+        """Return the transactions open at a segment's start, and the snapshot at its end."""
         start, end = record.start_offset, record.end_offset + 1
         if self.local is not None:
             replayed = self._replayed
-            digests = {each.base_offset: each.digest for each in replayed.segments} if has_local else {}
-            if digests.get(start, told.digest) != told.digest:
-                raise not_rebuilt(record, _DIFFER)
             if end in self._snapshots:
-                return told.digest, open_at(start, replayed.reached.get(start)), self._snapshots[end]
+                return open_at(start, replayed.reached.get(start)), self._snapshots[end]
         before = self._state_before(record)
         after = self._continued(record, before, runs)
         live = self.rules.expiry.live(after.entries, told.max_timestamp)
         provenance = Provenance.COMPUTED if before.is_complete else Provenance.COMPUTED_FROM_SNAPSHOT
         snapshot = _kept(folder / "snapshot", end, snapshot_file.encode(live), provenance)
         opened = ongoing_transactions(before.entries)[["producer_id", "first_offset"]].tolist()
-        return told.digest, tuple((producer, first) for producer, first in opened), snapshot
+        return tuple((producer, first) for producer, first in opened), snapshot
+
+    def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which on all batches count.
+
+        Args:
+            runs: of its log.
+        """
+        end = record.end_offset + 1
+        if self.local is not None and self._replayed and end in self._snapshots:
+            return snapshot_file.decode(self._snapshots[end].load(self.location.store).data), 0
+        try:
+            before = self._state_at(record.start_offset)
+        except UnknownStateError:
+            return to_entries(combined(runs)), record.start_offset
+        return self._continued(record, before, runs).entries, 0 if before.is_complete else record.start_offset
 
     def _state_before(self, record: RemoteLogSegmentMetadata) -> RemoteState:
         try:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from tiersnap.remote_storage.errors import NotRebuiltError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
@@ -24,6 +26,7 @@ from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_dec
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
+from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 
 _log = logging.getLogger(__name__)
@@ -46,6 +49,23 @@ def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects) 
     except (CorruptDataError, ObjectNotFoundError):
         pass
     return {}
+
+
+def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | None:
+    """Return the entries of the producer snapshot among listed objects; None if it is gone or cannot be read."""
+    try:
+        if there.is_local:
+            snapshot = there.objects.get(KeyKind.LOCAL_SNAPSHOT)
+            return None if snapshot is None else snapshot_file.decode(store.get(snapshot.key))
+        if KeyKind.INDEXES not in there.objects or KeyKind.RSM_MANIFEST not in there.objects:
+            return None
+        manifest = manifest_of(store, there)
+        if manifest.is_encrypted:
+            return None
+        copy, wanted = RemoteSegment(there, manifest.metadata, manifest.indexes), IndexType.PRODUCER_SNAPSHOT
+        return snapshot_file.decode(read_indexes(store, copy, (wanted,))[wanted] or b"")
+    except (CorruptDataError, ObjectNotFoundError):
+        return None
 
 
 def _has(there: SegmentObjects, index: IndexType) -> bool:

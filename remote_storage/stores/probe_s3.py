@@ -108,6 +108,26 @@ def _rules(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswe
     return ask
 
 
+def told_of_versions(store: ObjectStore) -> str:
+    """Return a sentence if a deletion leaves old versions in a bucket, or may; "" if it leaves none. One request.
+
+    Raises:
+        TransientError: the server does not answer.
+    """
+    if not isinstance(store, S3Store):
+        return ""
+
+    def ask() -> Iterator[ProbeAnswer]:
+        status = store.client.get_bucket_versioning(Bucket=store.bucket).get("Status")
+        if status is not None:  # Enabled, or Suspended: then older versions are left
+            said = "the bucket keeps old versions of what is deleted, and they cost storage"
+            step = "a lifecycle rule with NoncurrentVersionExpiration removes them"
+            yield ProbeAnswer("versioning", ProbeVerdict.WARN, said, step)
+
+    answers = list(_asked(store, "versioning", "s3:GetBucketVersioning", ask))
+    return "; ".join(f"{store.uri}: {each.message}: {each.next_step}".removesuffix(": ") for each in answers)
+
+
 def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
     try:
         return call()

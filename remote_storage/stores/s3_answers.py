@@ -118,6 +118,7 @@ class S3Client(Protocol):
     delete_object: Operation
     delete_objects: Operation
     get_bucket_lifecycle_configuration: Operation
+    get_bucket_versioning: Operation
     get_object: Operation
     get_object_lock_configuration: Operation
     head_object: Operation

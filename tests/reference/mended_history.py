@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tests.protocol.memory_store import MemoryStore
 from tests.reference.random_publications import Publication, Record, publication
 from tests.reference.remote_segments import PARTITION
-from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, wrong_and_read
+from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.check.read_whole import ReadWhole
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, to_be_deleted, wrong_and_read
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 
 _, FINISHED, DELETING, DELETED = SegmentState
 
@@ -42,8 +48,9 @@ class WrongTier:
         for record in told:
             cache.apply(record)
         replaced = self._replaced(cache)
-        index, sound = cache.index(PARTITION), self._there(cache.segments(PARTITION))
-        going = may_be_deleted(index, list(cache.in_state(PARTITION, DELETING)), sound)
+        index, proof = cache.index(PARTITION), ReadWhole(ModelCheck.of(set(cache.segments(PARTITION)) - self.bad))
+        found = to_be_deleted(index, cache.in_state(PARTITION, DELETING), proof)
+        going = [each for each in found if not may_be_deleted(index, each, self.case.log_start, proof)]
         states = ((each, state) for each in going for state in (DELETING, DELETED))
         return [
             *replaced,
@@ -81,8 +88,26 @@ class WrongTier:
         except TiersnapError:
             return ()
 
-    def _there(self, ids: Collection[str]) -> set[str]:
-        return set(ids) - self.bad
+
+class ModelCheck(PartitionCheck):
+    """The check of a tier that has no bytes: these segments are right, and no others are complete."""
+
+    right: Collection[str] = ()
+
+    @classmethod
+    def of(cls, right: Collection[str]) -> ModelCheck:
+        check = cls(RemoteLocation(MemoryStore(), AivenLayout()), PARTITION, CheckRequest(CheckDepth.FULL, 0, None))
+        check.right = right
+        return check
+
+    def checks(self) -> Iterator[RemoteCheck]:
+        """A row a right segment."""
+        of, verdict = self.partition, RemoteVerdict.MATCHES
+        for name in self.right:
+            yield RemoteCheck(
+                of.topic, of.topic_id or "", of.partition, name, 0, None, 0, True, 0, 0, 0, 0,
+                CheckDepth.FULL, verdict, ComparedWith.REMOTE_LOG, "", 0, None, "memory:",
+            )  # fmt: skip
 
 
 def wrong_tier(seed: int) -> WrongTier:

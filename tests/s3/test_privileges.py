@@ -38,6 +38,7 @@ OPERATIONS = {
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",
     "get_object_lock_configuration": "s3:GetBucketObjectLockConfiguration",
     "get_bucket_lifecycle_configuration": "s3:GetLifecycleConfiguration",
+    "get_bucket_versioning": "s3:GetBucketVersioning",
 }
 
 

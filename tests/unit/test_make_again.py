@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import google_crc32c
 import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
@@ -37,7 +39,7 @@ from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -320,3 +322,84 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
     claim_protocol.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
+
+
+class Damaging:
+    """A store that knows checksums, and whose disk flips a bit of each new object that ends so."""
+
+    def __init__(self, inner: DirectoryStore, suffix: str) -> None:
+        self._inner, self._suffix = inner, suffix
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        found = self._inner.head(key)
+        return found and replace(found, crc32c=google_crc32c.value(self._inner.get(key)))
+
+    def put_if_absent(self, key: str, *given: Any, **more: Any) -> PutResult:
+        return self._spoilt(key, self._inner.put_if_absent(key, *given, **more))
+
+    def put_file_if_absent(self, key: str, *given: Any, **more: Any) -> PutResult:
+        return self._spoilt(key, self._inner.put_file_if_absent(key, *given, **more))
+
+    def _spoilt(self, key: str, put: PutResult) -> PutResult:
+        path = self._inner.root / key
+        if key.endswith(self._suffix):
+            path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+        return replace(put, proved=False)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes"])
+def test_an_object_that_the_store_damages_is_taken_back(at, suffix):
+    """The next run could not put the right content in its place."""
+    tier = at()
+    tier.lose(1, suffix)
+    before = {info.key for info in tier.store.list()}
+    done = tier.mend(store=Damaging(tier.store, suffix), log=tier.at.logs.with_name("whole"))
+    assert [each.outcome for each in done] == [MendOutcome.FAILED]
+    assert {info.key for info in tier.store.list() if "claims/" not in info.key} == before
+    assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"]
+    assert tier.contents() == tier.before
+
+
+@pytest.mark.parametrize(
+    ("lost", "old", "new", "why"),
+    [
+        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest says"),
+        (".log", '"endOffset":', '"endOffset":9', "its manifest is not that of the segment"),
+    ],
+)
+def test_an_object_that_the_manifest_does_not_describe_is_not_made(at, lost, old, new, why):
+    tier = at()
+    manifest = tier.store.root / tier.layout.object_keys(tier.records[1])[2]
+    tier.lose(1, lost)
+    text = manifest.read_text()
+    assert text.count(old) == 1
+    manifest.write_text(text.replace(old, new))
+    before = {info.key for info in tier.store.list()}
+    done = tier.mend(log=tier.at.logs.with_name("whole"))
+    assert why in outcomes(done)[0]
+    assert {info.key for info in tier.store.list() if "claims/" not in info.key} == before
+
+
+def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
+    """Its record says more bytes than the local log has."""
+    tier = at()
+    (record,) = (each for each in tier.records if each is tier.records[1])
+    started = replace(record, segment_size=record.segment_size + 1, state=SegmentState.COPY_SEGMENT_STARTED)
+    tier.brokers = Brokers([started])
+    tier.lose(1, ".log")
+    assert "its log is nowhere" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
+
+
+def test_a_segment_of_other_leader_epochs_is_not_made(at):
+    """They begin inside the segment, and an earlier epoch reaches into it."""
+    tier = at(layout=LOCALLY)
+    record = tier.records[1]
+    started = replace(
+        record, segment_leader_epochs=((7, record.start_offset + 2),), state=SegmentState.COPY_SEGMENT_STARTED
+    )
+    tier.brokers = Brokers([started])
+    tier.lose(1, ".snapshot")
+    assert "are not those of the log" in outcomes(tier.mend())[0]

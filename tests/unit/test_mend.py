@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
@@ -16,6 +17,7 @@ from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import aiven, tier
 from tests.unit.test_encrypted_remote import encrypt
+from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.inventory.partition_objects import list_topic
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
@@ -24,19 +26,23 @@ from tiersnap.remote_storage.layouts.layout import IndexType, Layout, StoredStat
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
+from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
+from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutResult
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 pytestmark = pytest.mark.unit
 
+NOW = 1_800_000_000_000  # ms
 AIVEN, LOCAL = AivenLayout(), LocalTieredStorageLayout()
 LAYOUTS = pytest.mark.parametrize(
     ("lies_as", "layout"),
@@ -91,7 +97,13 @@ def mended(
 ) -> list[Mending]:
     target = RemoteLocation(right, layout)
     planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments, target)
-    return list(PutBack(wrong, target, brokers.read).each(planned))
+    return list(put_back(wrong, target, brokers.read).each(planned))
+
+
+def put_back(
+    source: DirectoryStore, target: RemoteLocation, read: Callable[[], MetadataCache], *, apply: bool = True
+) -> PutBack:
+    return PutBack(source, RemoteLogs(target, MendRules(Expiry(None, NOW), None), LocalLogs(), {}), read, apply)
 
 
 def objects(store: DirectoryStore) -> dict[str, bytes]:
@@ -157,7 +169,7 @@ def test_mend_takes_back_what_brokers_deleted_meanwhile(lies_as, layout, folder,
 
         target = RemoteLocation(right, layout)
         planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments[:1], target)
-        (done,) = PutBack(wrong, target, and_delete).each(planned)
+        (done,) = put_back(wrong, target, and_delete).each(planned)
         assert (done.outcome, objects(right)) == (MendOutcome.DELETED, {}), reads
         assert exit_code_of([done]) is ExitCode.OK
 
@@ -186,7 +198,7 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
     said = [str(each.error) for each in planned]
     assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
-    done = list(PutBack(wrong, aiven(right), brokers.read).each(planned))
+    done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), exit_code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(aiven(right), others[:1], aiven(right))
     assert "no object of it" in str(absent[0].error)
@@ -205,9 +217,6 @@ def test_mend_refuses_plain_text_among_encrypted_segments(lies_as, folder, wrong
 
     planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right))
     assert {each.outcome for each in planned} == {MendOutcome.PLANNED}
-    keys = encrypt(wrong) if lies_as is AIVEN else []
-    planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right), allow_plaintext=False)
-    assert {each.outcome for each in planned} == {MendOutcome.PLANNED if keys else MendOutcome.FAILED}, "not plain text"
 
 
 def test_mend_says_where_nobody_knows_whether_the_plugin_encrypts(folder, wrong, right):
@@ -219,8 +228,80 @@ def test_mend_says_where_nobody_knows_whether_the_plugin_encrypts(folder, wrong,
 
     assert shown(allow_plaintext=False) == {Encryption.UNKNOWN}
     assert shown(allow_plaintext=True) == {None}, "nobody looked"
+
+
+def test_mend_puts_back_no_encrypted_segment_because_nothing_compares_it(folder, wrong, right):
+    missing = Brokers(tier(folder, wrong)).missing(right, AIVEN).segments
     encrypt(wrong)
-    assert shown(allow_plaintext=False) == {None}, "not plain text"
+    planned = plan_mending(aiven(wrong), missing, aiven(right))
+    assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
+    assert "no key to compare it" in str(planned[0].error)
+
+
+def zeros(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("number", "how", "why"),
+    [
+        (0, zeros, "log: "),
+        (0, flipped, "log: BAD_CRC"),
+        (0, lambda _: b"", "its manifest says"),
+        (1, zeros, "leader epochs"),
+        (1, lambda data: b"\xff" * 8 + data[8:], "index: "),
+        (2, flipped, "rsm-manifest"),
+    ],
+    ids=["log-zeros", "log-flipped", "log-empty", "indexes-zeros", "offset-index", "manifest"],
+)
+def test_mend_puts_back_no_damaged_object_and_says_why(folder, wrong, right, number, how, why):
+    """They were put back as they were: MENDED."""
+    brokers = Brokers(segments := tier(folder, wrong))
+    path = wrong.root / AIVEN.object_keys(segments[1])[number]
+    path.write_bytes(how(path.read_bytes()))
+    target, missing = aiven(right), brokers.missing(right, AIVEN).segments
+    for apply, outcome in ((False, MendOutcome.PLANNED), (True, MendOutcome.MENDED)):
+        planned = plan_mending(aiven(wrong), missing, target)
+        done = list(put_back(wrong, target, brokers.read, apply=apply).each(planned))
+        assert [each.outcome for each in done] == [outcome, MendOutcome.FAILED, outcome]
+        assert why in str(done[1].error)
+        assert exit_code_of(done) is ExitCode.PARTIAL
+    assert not [name for name in objects(right) if segments[1].id.segment_id in name]
+
+
+@pytest.mark.parametrize("layout", [AIVEN, LOCAL], ids=["aiven", "local"])
+def test_mend_puts_back_no_log_of_another_segment(folder, wrong, right, layout):
+    brokers = Brokers(segments := tier(folder, wrong, layout=layout))
+    log = wrong.root / layout.log_key(segments[0])
+    log.write_bytes((5).to_bytes(8, "big") + log.read_bytes()[8:])
+    done = mended(brokers, wrong, right, layout, layout)
+    assert [each.outcome for each in done] == [MendOutcome.FAILED, MendOutcome.MENDED, MendOutcome.MENDED]
+    assert "log: " in str(done[0].error)
+
+
+def test_mend_puts_back_no_snapshot_that_the_log_contradicts(folder, wrong, right):
+    brokers = Brokers(segments := tier(folder, wrong, layout=LOCAL))
+    snapshot, later = (wrong.root / LOCAL.object_keys(each)[-1] for each in segments[1:])
+    assert snapshot.read_bytes() != later.read_bytes()
+    snapshot.write_bytes(later.read_bytes())
+    done = mended(brokers, wrong, right, LOCAL, LOCAL)
+    assert [each.outcome for each in done] == [MendOutcome.MENDED, MendOutcome.FAILED, MendOutcome.MENDED]
+    assert "snapshot: " in str(done[1].error)
+
+
+def test_mend_puts_no_log_between_the_other_objects_of_another_one(folder, wrong, right):
+    """Its indexes and its manifest are there already, and are others."""
+    brokers = Brokers(segments := tier(folder, wrong))
+    log, indexes, manifest = AIVEN.object_keys(segments[0])
+    right.put_if_absent(indexes, wrong.get(indexes) + b" ")
+    right.put_if_absent(manifest, wrong.get(manifest))
+    done = mended(brokers, wrong, right, AIVEN, AIVEN)
+    assert done[0].outcome is MendOutcome.FAILED and indexes in str(done[0].error)
+    assert log not in objects(right)
 
 
 @LAYOUTS
@@ -232,7 +313,7 @@ def test_mend_that_is_killed_anywhere_is_finished_by_the_next_run(lies_as, layou
         target = RemoteLocation(right, layout)
         planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments, target)
         try:
-            done = list(PutBack(wrong, replace(target, store=store), brokers.read).each(planned))
+            done = list(put_back(wrong, replace(target, store=store), brokers.read).each(planned))
         except Crash:
             continue
         assert all(each.outcome is MendOutcome.MENDED for each in done)
@@ -326,3 +407,21 @@ def test_exit_code_of_a_mending_is_that_of_its_failures():
     assert exit_code_of([done, passing]) is ExitCode.PARTIAL
     assert exit_code_of([passing]) is ExitCode.TRANSIENT
     assert exit_code_of([passing, damaged]) is ExitCode.DATA_CORRUPT
+
+
+class Rotten(DirectoryStore):
+    """A directory that knows the checksums of what was stored, and gives other bytes of logs."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        found = super().head(key)
+        return found and replace(
+            found, crc32c=google_crc32c.value((self.root / key).read_bytes()) ^ key.endswith(".log")
+        )
+
+
+def test_mend_puts_nothing_back_whose_stored_checksum_differs(folder, wrong, right):
+    brokers = Brokers(tier(folder, wrong))
+    done = mended(brokers, Rotten(wrong.root), right, AIVEN, AIVEN)
+    assert {each.outcome for each in done} == {MendOutcome.FAILED}
+    assert "was stored with it" in str(done[0].error)
+    assert objects(right) == {}

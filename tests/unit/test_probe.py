@@ -11,10 +11,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from botocore.stub import Stubber
 
 from tests.reference.command import assert_said, tiersnap
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.probe import ProbeVerdict, clock
-from tiersnap.remote_storage.stores.probe_s3 import encryption, judge_rules
+from tiersnap.remote_storage.stores.probe_s3 import encryption, judge_rules, told_of_versions
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
 
 pytestmark = pytest.mark.unit
 
@@ -135,3 +139,27 @@ def test_an_endpoint_without_a_scheme_is_asked_over_tls():
 def test_an_endpoint_of_another_protocol_is_refused_before_anything_is_asked():
     ran = tiersnap("doctor", "--remote", "s3://b/p", "--endpoint-url", "ftp://host:21")
     assert_said(ran, 2, "ftp:// is no S3 server", "https://host:9000")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({}, ""),
+        ({"Status": "Enabled"}, "s3://bucket/tiers/: the bucket keeps old versions of what is deleted"),
+        ({"Status": "Suspended"}, "s3://bucket/tiers/: the bucket keeps old versions of what is deleted"),
+        ("AccessDenied", "this user may not ask: s3:GetBucketVersioning: grant s3:GetBucketVersioning"),
+    ],
+)
+def test_told_of_versions_names_a_bucket_that_keeps_them(answer, said):
+    store = S3Store("bucket", "tiers/", S3Settings(endpoint_url="http://127.0.0.1:9", region="us-east-1"))
+    with Stubber(store.client) as server:
+        if isinstance(answer, str):
+            server.add_client_error("get_bucket_versioning", answer, http_status_code=403)
+        else:
+            server.add_response("get_bucket_versioning", answer, {"Bucket": "bucket"})
+        told = told_of_versions(store)
+    assert said in told and bool(told) == bool(said)
+
+
+def test_told_of_versions_says_nothing_of_a_directory(tmp_path: Path):
+    assert told_of_versions(DirectoryStore(tmp_path)) == ""

@@ -1,0 +1,136 @@
+"""A segment of `--from`, fetched whole to this host and compared before anything of it is written for brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tiersnap.remote_storage.check.segment_log import read_log
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.mend.mending import Mending, why_not
+from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
+from tiersnap.snapshot.replay.snapshot_comparison import compare
+
+_log = logging.getLogger(__name__)
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSegment:
+    """A segment on this host.
+
+    Attributes:
+        store: holds its objects under their keys.
+        user_metadata: of each object, by key, as it was stored with it.
+    """
+
+    store: DirectoryStore
+    copy: RemoteSegment
+    user_metadata: Mapping[str, Mapping[str, str]]
+
+    def check(self, right: RightSegments, planned: Mending) -> None:
+        """See that the segment is right.
+
+        Every batch, the leader epochs, the indexes and the snapshot are compared; and the log with each whole log of
+        the same segment, on this host or in the tier.
+
+        Raises:
+            CorruptDataError, NotRebuiltError: it is not; says what is wrong.
+        """
+        record, store = planned.metadata, self.store
+        copy = read_segment(store, self.copy.objects)
+        if why := why_not(record, copy):
+            raise CorruptDataError(why)
+        assert isinstance(copy, RemoteSegment)
+        indexes = read_indexes(store, copy)
+        decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
+        log = read_log(store, copy, indexes=indexes)
+        if log.faults:
+            raise CorruptDataError("; ".join(log.faults))
+        right.refuse_other_logs(record, right.own(record), log.digest)
+        entries = snapshot_file.decode(indexes[IndexType.PRODUCER_SNAPSHOT] or b"", name="snapshot")
+        fold, history_from = right.fold_at_end(record, log.runs)
+        found, expiry = compare(entries, fold, history_from=history_from), right.rules.broker_expiry
+        if not RemoteVerdict(found.verdict(expiry).value).is_sound:
+            raise CorruptDataError(f"snapshot: {found.reason(expiry)}")
+
+    def check_target(self, target: ObjectStore) -> None:
+        """See that no other content is under the keys, so that no half of this segment gets between another's objects.
+
+        Raises:
+            ObjectExistsError: there is.
+        """
+        for key in self.copy.keys:
+            if (there := target.head(key)) is None:
+                continue
+            size = self.copy.objects.sizes[key]
+            own, other = ObjectSource(self.store, key, size), ObjectSource(target, key, size)
+            if there.size != size or not _is_same(own, other):
+                raise ObjectExistsError(f"{target.uri}{key}: there is an object with other content")
+
+
+@contextmanager
+def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]:
+    """Fetch all objects of a segment as they are stored; they go with the context.
+
+    Raises:
+        CorruptDataError: the source gave other bytes than were stored with it, or an object is gone.
+        TransientError, RemoteStorageError: the source does not answer, or refuses.
+    """
+    with TemporaryDirectory(prefix="tiersnap-") as scratch:
+        store, user_metadata = DirectoryStore(Path(scratch)), dict[str, Mapping[str, str]]()
+        for key in found.keys:
+            head, size = source.head(key), found.objects.sizes[key]
+            try:
+                put = store.put_file_if_absent(key, ObjectSource(source, key, size), size)
+            except ObjectNotFoundError as error:
+                raise CorruptDataError(error.message) from error
+            if head is not None and head.crc32c not in (None, put.crc32c):
+                raise CorruptDataError(
+                    f"{source.uri}{key}: content has CRC {put.crc32c:08x}, {head.crc32c:08x} was stored with it",
+                    key=key,
+                )
+            _log.debug("fetched %s%s: %d bytes", source.uri, key, put.size)
+            user_metadata[key] = {} if head is None else head.metadata
+        yield StagedSegment(store, found, user_metadata)
+
+
+def _is_same(one: ObjectSource, other: ObjectSource) -> bool:
+    while piece := one.read(_PIECE):
+        if other.read(_PIECE) != piece:
+            return False
+    return True
+
+
+@dataclass
+class ObjectSource:
+    """An object as a file to be read."""
+
+    store: ObjectStore
+    key: str
+    size: int
+    position: int = field(default=0)
+
+    def read(self, nbytes: int, /) -> bytes:
+        """See ByteSource."""
+        wanted = min(nbytes, self.size - self.position)
+        data = self.store.get_range(self.key, self.position, wanted) if wanted > 0 else b""
+        self.position += len(data)
+        return data
+
+    def seek(self, position: int, /) -> int:
+        """See ByteSource."""
+        self.position = position
+        return position

@@ -1,0 +1,58 @@
+"""The logs of a partition's complete remote segments: other sources of a segment's content, and witnesses of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.replay.segment_runs import fold_segment
+
+
+@dataclass
+class StoredLogs:
+    """Logs of complete remote segments that are not known to be wrong; each is read once."""
+
+    store: ObjectStore
+    copies: Sequence[RemoteSegment]
+    _digests: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.copies = [each for each in self.copies if not each.is_encrypted]
+
+    def twins(self, record: RemoteLogSegmentMetadata) -> list[RemoteSegment]:
+        """Return other remote segments with the offsets, leader epochs and size of a record."""
+        others = (each for each in self.copies if each.segment_id != record.id.segment_id)
+        return [each for each in others if extent(each.metadata) == extent(record)]
+
+    def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:
+        """Return the remote segments before and behind a record's offsets, the nearest first."""
+        before = [each for each in self.copies if each.end_offset <= record.start_offset]
+        behind = [each for each in self.copies if each.start_offset > record.end_offset]
+        before.sort(key=lambda each: -each.start_offset)
+        return before, sorted(behind, key=lambda each: each.start_offset)
+
+    def digest(self, copy: RemoteSegment) -> str | None:
+        """Return the digest of a log (see kernels.digest); None if it is damaged or gone.
+
+        Raises:
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        if copy.segment_id not in self._digests:
+            try:
+                with fetched_segment(self.store, copy) as segment:
+                    _, end = fold_segment(LOCAL, segment)
+                self._digests[copy.segment_id] = end.digest if end.finding is None else None
+            except CorruptDataError:
+                self._digests[copy.segment_id] = None
+        return self._digests[copy.segment_id]
+
+
+def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
+    """Return what two segments with the same batches have in common."""
+    return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size
