@@ -36,6 +36,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
+from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -189,10 +190,18 @@ class PartitionCheck:
             has_expired = each.start_offset < expired_to
             if each.objects is None or has_expired or (not each.is_visible and (is_covered or is_young)):
                 continue  # that expired, of an attempt that ended, or that somebody is at
+            if is_covered and self._is_replaced(each):
+                continue
             verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
             if not each.is_visible and (is_last or each.start_offset < begin):
                 verdict = RemoteVerdict.SUSPECT
             yield self._row(each.objects, Told(verdict, each.problem))
+
+    def _is_replaced(self, left: IncompleteSegment) -> bool:
+        """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
+        claim = claim_naming(self.location.store, self._claimed, left.start_offset, left.segment_id)
+        taking = None if claim is None or claim.finished == left.segment_id else claim.finished
+        return any(each.segment_id == taking and not each.missing for each in self._listed)
 
     def _holes(
         self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment], expired_to: int

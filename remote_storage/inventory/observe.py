@@ -1,11 +1,9 @@
 """List remote storage for a log directory: replay.remote_listing.RemoteLook over a store.
 
-A remote segment of ours is lost if a claim tells of it and its objects are not all there. The claim is finished, or was
-until the segment was uploaded again and that was cut short: then it was lost before. A server acknowledged an object
-and lost it, or somebody deleted it. A broker that deletes by retention takes the oldest segments of the log first, with
-all of their objects. So a segment is lost, and was not deleted, if something of it is left, or if an older part of the
-log is still there. Of others nobody can tell without asking the cluster. Where it was asked, its records decide: a
-segment that they name is published, and no second one takes its place here.
+A remote segment of ours is lost if a claim names it and its objects do not all exist in the right sizes. The claim is
+finished, or was until an upload in its place was cut short. The local log holds the segment at or above the log start,
+so retention has not deleted it, or deletes the new one as well: `tier` uploads it again. If a cluster was asked, its
+records decide: `mend` brings back a segment that they name, and no second one takes its place here.
 """
 
 from __future__ import annotations
@@ -125,9 +123,9 @@ def find_lost(
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
 ) -> Iterator[ListedCopy]:
-    """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
+    """Yield the segments that `tier` uploads again although newer offsets exist, where a broker continues.
 
-    Each has the offsets of the local segment. A request for each such segment that is claimed and not whole, else none.
+    Each has the offsets of the local segment. One request for each such segment that is claimed and not complete.
 
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
@@ -137,10 +135,9 @@ def find_lost(
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
-    left = {each.segment_id for each in found.leftovers}
     copies = ((copy.leader_epochs, copy.end_offset) for copy in found.segments)
     held = [interval for copy in copies for interval in agreed_intervals(*copy, lineage)]
-    first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
+    reached = max((end for _, end in held), default=0)
     for base, end in segments:
         if end > reached:
             break
@@ -154,10 +151,8 @@ def find_lost(
         ids = frozenset() if claim is None else _named(claim)
         if claim is None or ids & whole:
             continue
-        is_lost = claim.finished is None or first < base or bool(ids & left)
-        if known_to_brokers is not None:
-            is_lost = not any(each in known_to_brokers for each in ids)
-        if is_lost and not complete_in_other_layout(location, found.partition, ids):
+        is_published = known_to_brokers is not None and any(each in known_to_brokers for each in ids)
+        if not is_published and not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)
 
 

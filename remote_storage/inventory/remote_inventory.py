@@ -229,7 +229,7 @@ class _Claims:
                 self.problems[segment] = error.message
             self.found[segment] = claim
             if claim is not None:
-                self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
+                self.named.update(dict.fromkeys(claim.segment_ids, claim))
         return self.found[segment]
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
@@ -277,4 +277,4 @@ def leftovers_of(
 def _is_over(left: IncompleteSegment, expired: Collection[str]) -> bool:
     if left.claim is None:
         return False
-    return left.segment_id in expired or left.claim.finished != left.segment_id
+    return left.segment_id in expired or left.claim.may_delete(left.segment_id)
