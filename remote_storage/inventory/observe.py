@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,6 +44,7 @@ class Observe:
     # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
+    wrong: Collection[str] = ()  # ids of complete segments that count as missing
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
@@ -63,6 +64,7 @@ class Observe:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
         found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
+        found = replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.wrong))
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")

@@ -81,6 +81,8 @@ class HostTier:
     beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
     # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
+    # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
+    wrong: frozenset[str] = frozenset()
     asks_forgotten: bool = False  # look which producers a replica has forgotten
     apply: bool = False  # write to remote storage; without it the verdicts say what would be
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
@@ -109,7 +111,8 @@ class HostTier:
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        observe = Observe(self.location, not self.allow_plaintext, self.known_to_brokers)
+        refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
+        observe = Observe(self.location, refuses_plaintext, self.known_to_brokers, unbelieved=wrong, wrong=wrong)
         lister = RemoteLister(observe, wants_start=True)
         sink = None
         if self.apply:
@@ -203,7 +206,9 @@ class HostTier:
             if judged.is_ready
         ]
         name, cluster_id = name_of(partition), listing.cluster_id
-        for event in tier_partition(self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known):
+        for event in tier_partition(
+            self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known, replaced=self.wrong
+        ):
             done.events.append(event)
             if event.error is not None:
                 done.errors.append(event.error.error)

@@ -95,7 +95,7 @@ class TierJob:
     """One partition to tier: its place in remote storage, what was read there, and who tiers it.
 
     Attributes:
-        replaced: ids of segments that are wrong and that `mend` replaces: no attempt deletes them.
+        replaced: ids of wrong segments that `mend` or `unblock` replaces: no attempt deletes them.
     """
 
     location: RemoteLocation
