@@ -21,6 +21,7 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.same_log import check_same_log
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
@@ -28,6 +29,7 @@ from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -60,11 +62,13 @@ class Observe:
     def _encryption(self) -> EncryptionLook:
         return EncryptionLook(self.location.store)
 
-    def __call__(self, partition: Partition) -> RemoteListing:
+    def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
         found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
         found = replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.wrong))
+        if filesystem is not None:
+            check_same_log(self.location, found.segments, filesystem, partition)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
