@@ -16,6 +16,7 @@ from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats.snapshot_file import decode, encode
 
 pytestmark = pytest.mark.unit
 
@@ -221,6 +222,21 @@ def test_verify_takes_a_claims_word_for_the_bytes_that_it_vouches_for(logs: Path
     path = min(remote.rglob("*.indexes"))
     path.write_bytes(path.read_bytes().replace(b"\x00\x01", b"\x00\x02"))
     assert checked("--remote", remote).exit_code == 5
+
+
+def test_verify_names_a_sound_snapshot_that_its_claim_does_not_vouch_for(tmp_path: Path) -> None:
+    lb.write_partition(
+        tmp_path / "logs", "orders", 0, {base: [lb.data_batch(base, 10, 7, 0, base)] for base in (0, 10)},
+        high_watermark=20, indexes=True,
+    )  # fmt: skip
+    layout = ("--remote", tmp_path / "remote", "--layout", "local-tiered-storage")
+    assert tiersnap("tier", tmp_path / "logs", *layout, *NOW, "--apply").exit_code == 0
+    (snapshot,) = (tmp_path / "remote" / "kafka-tiered-storage").rglob("*.snapshot")
+    entries = decode(snapshot.read_bytes())
+    entries["last_offset"] = 8
+    snapshot.write_bytes(encode(entries))
+    (row,) = checked(*layout).rows
+    assert (row["verdict"], row["compared_with"]) == ("CORRUPT", "CLAIM")
 
 
 def test_verify_reads_a_manifest_and_a_range_of_each_segment_whose_producers_expired(

@@ -342,6 +342,27 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     assert_tiered_once(store, layout, name)
 
 
+def test_an_attempt_whose_claim_was_taken_makes_nothing_visible(store, segments):
+    sent, shown = [], []
+
+    class TakenWhileItCopies(FlakyStore):
+        def put_file_if_absent(self, key, *args, **options):
+            if not sent:
+                held = ClaimedSegment(PARTITION, 0, 0)
+                claim_protocol.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id))
+            sent.append(key)
+            return self.inner.put_file_if_absent(key, *args, **options)
+
+        def put_if_absent(self, key, data, metadata=None):
+            shown.append(key)
+            return self.inner.put_if_absent(key, data, metadata)
+
+    rows = run(TakenWhileItCopies(store, {}), AivenLayout(), segments[:1])
+    assert [row["error"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"] == [None]
+    assert sent[0].replace(".log", ".rsm-manifest") not in shown
+    assert sent[1].replace(".log", ".rsm-manifest") in shown
+
+
 def test_an_attempt_whose_objects_another_one_deleted_takes_the_copy_of_that_one(store, layout, name, segments):
     """Who takes a claim over deletes what it finds of the attempt before, which may be at work still."""
     others = []
