@@ -19,6 +19,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of_each
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
@@ -201,9 +202,10 @@ class Unblock:
             attempts.right,
         )
         release.ask_settings()
+        unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}
         plans = release.plan(self._lacking().values()) | {
             (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
-            for partition, error in finished.damaged.items()
+            for partition, error in {**finished.damaged, **unknown}.items()
         }
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
         for name, freeing in self._freeings.items():

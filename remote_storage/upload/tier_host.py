@@ -50,6 +50,7 @@ class HostPartition:
     events: list[CopyEvent] = field(default_factory=list)  # of copies, in order
     findings: tuple[Finding, ...] = ()  # what is damaged or may not be read
     errors: list[TiersnapError] = field(default_factory=list)  # what failed
+    remote_error: TiersnapError | None = None  # remote storage did not answer, or holds another log: nothing is tiered
     snapshots_written: int = 0  # objects
     snapshots_mended: int = 0  # those of them that took the place of a damaged object
     leftover_count: int = 0  # objects that attempts left which have ended
@@ -159,8 +160,8 @@ class HostTier:
         judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).error for each in replayed.errors]
-        if listing.remote_error is not None:
-            errors.append(listing.remote_error.error)
+        remote_error = None if listing.remote_error is None else listing.remote_error.error
+        errors += [] if remote_error is None else [remote_error]
         return HostPartition(
             uri,
             partition,
@@ -168,6 +169,7 @@ class HostTier:
             list(judged),
             findings=found.findings,
             errors=errors,
+            remote_error=remote_error,
             snapshots_written=sum(each.written_by is not None for each in stored),
             snapshots_mended=sum(each.is_mended for each in stored),
             leftover_count=remote.leftover_count or 0,

@@ -15,6 +15,7 @@ from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, PARTITION, template
 from tests.protocol.world import World
 from tests.reference.listed_claims import list_claims
+from tests.reference.log_builder import data_batch
 from tests.reference.model_cluster import STORAGE_MANAGER
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.snapshot.errors import ExitCode
@@ -70,3 +71,18 @@ def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World
     finished = {each.id.segment_id for each in world.brokers.index().finished()}
     assert len(finished) == 2, world.story()
     assert ours.isdisjoint(finished)
+
+
+def test_unblock_publishes_nothing_of_a_diverged_clone(world: World) -> None:
+    """Another host uploaded the segments of the log; the leader's disk is a clone with another batch."""
+    assert world.run({"tier": lambda hand: commands.tier(world, hand, "b")}) == {"tier": ExitCode.OK}, world.story()
+    path = world.disks["a"] / "orders-0" / f"{10:020d}.log"
+    log, other = data_batch(10, 5, 7, 0, 8, leader_epoch=3), data_batch(10, 5, 6, 0, 8, leader_epoch=3)
+    assert path.read_bytes() == log
+    path.write_bytes(other)
+    objects = {*world.store.objects}
+    world.is_damaged = True
+    assert unblock(world) is ExitCode.DATA_CORRUPT, world.story()
+    known = {each.id.segment_id for each in world.brokers.index().finished()}
+    assert len(known) == 1, world.story()
+    assert {*world.store.objects} == objects
