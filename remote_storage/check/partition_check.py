@@ -63,6 +63,8 @@ class PartitionCheck:
         compare_locally: None without a local log.
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
+        remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
+            not known.
     """
 
     location: RemoteLocation
@@ -72,6 +74,7 @@ class PartitionCheck:
     compare_locally: CompareLocally | None = None
     compared: Mapping[int, int] = field(default_factory=dict)
     skipped: int = 0
+    remote_only: Interval | None = None
     _listed: list[SegmentObjects] = field(default_factory=list)
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
@@ -207,13 +210,25 @@ class PartitionCheck:
         self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment], expired_to: int
     ) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
-        for (_, start), (end, _) in pairwise(covered):
+        for start, end in self._gaps(covered):
             # Where an incomplete segment ends nobody knows.
             end = min((offset for offset in told if start <= offset < end), default=end)
             if end <= max(start, expired_to):
                 continue
             why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
             yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
+
+    def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
+        """Yield the offsets between covered ones, and those that only remote storage can hold before and behind them.
+
+        Before them retention may have deleted what brokers uploaded; what tiersnap uploaded it lists by its claims.
+        """
+        start, end = self.remote_only or (0, 0)
+        first, last = (covered[0][0], covered[-1][1]) if covered else (end, end)
+        if any(start <= claimed.base_offset < min(first, end) for claimed in self._claimed):
+            yield start, min(first, end)
+        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
+        yield max(last, start), end
 
     def _complete(
         self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
