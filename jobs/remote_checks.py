@@ -221,7 +221,8 @@ class TierVerification:
             local = None if self.local_logs is None else self.local_logs.of(partition)
             compare = None if local is None else local.compare
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
-            check = PartitionCheck(plan.location, partition, plan.request, told, compare)
+            remote_only = None if local is None else local.remote_only
+            check = PartitionCheck(plan.location, partition, plan.request, told, compare, remote_only=remote_only)
             yield from check.checks()
             tally.skipped += check.skipped
 

@@ -70,6 +70,10 @@ class WrongLeaderEpochsError(CorruptDataError):
     """Raised when a batch was written under another leader epoch than the leader-epoch-checkpoint beside it says."""
 
 
+class DivergedLogError(CorruptDataError):
+    """Raised when a local log and a remote log of one topic id have other batches at the same offsets."""
+
+
 class SnapshotChangedError(TransientError):
     """Raised when a producer snapshot is not the one that was computed or compared; names its offset and place."""
 

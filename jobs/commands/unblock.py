@@ -87,7 +87,8 @@ def unblock(
     Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
     snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are
     published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
-    directory is touched.
+    directory is touched. What a broker's failed attempt left is published only if every object equals the log in
+    --source; else the segment is uploaded again.
 
     A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
     copying, and the broker begins the copy anew.

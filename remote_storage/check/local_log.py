@@ -17,6 +17,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import with_stated
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
@@ -61,6 +62,13 @@ class LocalLog:
     @cached_property
     def _segments(self) -> dict[int, Segment]:
         return {each.base_offset: each for each in self.partition.segments}
+
+    @property
+    def remote_only(self) -> Interval | None:
+        """Return the offsets from the log start to the first file; None if there are none, or none are known."""
+        start, first = self.partition.log_start_checkpoint, self.partition.first_base_offset
+        is_known = self.partition.log_start_is_known and start is not None and bool(self.partition.segments)
+        return (start, first) if is_known and start is not None and start < first else None
 
     def segment_of(self, record: RemoteLogSegmentMetadata) -> Segment | None:
         """Return the local segment with the offsets and as many bytes as a record says; None without one."""

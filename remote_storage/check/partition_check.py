@@ -36,7 +36,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.remote_storage.own_objects.claim_protocol import claimed_segments
+from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -64,6 +64,8 @@ class PartitionCheck:
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
         digests: of the logs that `checks` read and whose batches are right, by segment id.
+        remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
+            not known.
     """
 
     location: RemoteLocation
@@ -74,6 +76,7 @@ class PartitionCheck:
     compared: Mapping[int, int] = field(default_factory=dict)
     skipped: int = 0
     digests: dict[str, str] = field(default_factory=dict)
+    remote_only: Interval | None = None
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
@@ -188,20 +191,40 @@ class PartitionCheck:
             is_young = is_last and now - each.written_at <= COPY_GRACE_MS
             if each.objects is None or (not each.is_visible and (is_covered or is_young)):
                 continue  # of an attempt that ended, or that somebody is at
+            if is_covered and self._is_replaced(each):
+                continue
             verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
             if not each.is_visible and (is_last or each.start_offset < begin):
                 verdict = RemoteVerdict.SUSPECT
             yield self._row(each.objects, Told(verdict, each.problem))
 
+    def _is_replaced(self, left: IncompleteSegment) -> bool:
+        """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
+        claim = claim_naming(self.location.store, self._claimed, left.start_offset, left.segment_id)
+        taking = None if claim is None or claim.finished == left.segment_id else claim.finished
+        return any(each.segment_id == taking and not each.missing for each in self._listed)
+
     def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
-        for (_, start), (end, _) in pairwise(covered):
+        for start, end in self._gaps(covered):
             # Where an incomplete segment ends nobody knows.
             end = min((offset for offset in told if start <= offset < end), default=end)
             if end <= start:
                 continue
             why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
             yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
+
+    def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
+        """Yield the offsets between covered ones, and those that only remote storage can hold before and behind them.
+
+        Before them retention may have deleted what brokers uploaded; what tiersnap uploaded it lists by its claims.
+        """
+        start, end = self.remote_only or (0, 0)
+        first, last = (covered[0][0], covered[-1][1]) if covered else (end, end)
+        if any(start <= claimed.base_offset < min(first, end) for claimed in self._claimed):
+            yield start, min(first, end)
+        yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
+        yield max(last, start), end
 
     def _complete(
         self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]

@@ -28,9 +28,9 @@ class ObserveOnce(Observe):
 
     _last: dict[str, RemoteListing] = field(default_factory=dict)
 
-    def __call__(self, partition: Partition) -> RemoteListing:
+    def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
         if partition.path not in self._last:
-            found = super().__call__(partition)
+            found = super().__call__(partition, filesystem)
             self._last.clear()
             self._last[partition.path] = found
         return self._last[partition.path]

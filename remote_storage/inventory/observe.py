@@ -1,18 +1,16 @@
 """List remote storage for a log directory: replay.remote_listing.RemoteLook over a store.
 
-A remote segment of ours is lost if a claim tells of it and its objects are not all there. The claim is finished, or was
-until the segment was uploaded again and that was cut short: then it was lost before. A server acknowledged an object
-and lost it, or somebody deleted it. A broker that deletes by retention takes the oldest segments of the log first, with
-all of their objects. So a segment is lost, and was not deleted, if something of it is left, or if an older part of the
-log is still there. Of others nobody can tell without asking the cluster. Where it was asked, its records decide: a
-segment that they name is published, and no second one takes its place here.
+A remote segment of ours is lost if a claim names it and its objects do not all exist in the right sizes. The claim is
+finished, or was until an upload in its place was cut short. The local log holds the segment at or above the log start,
+so retention has not deleted it, or deletes the new one as well: `tier` uploads it again. If a cluster was asked, its
+records decide: `mend` brings back a segment that they name, and no second one takes its place here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +21,7 @@ from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.same_log import check_same_log
 from tiersnap.remote_storage.inventory.starts import find_start, living_producers, read_start, state_at
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
@@ -30,6 +29,7 @@ from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -46,6 +46,7 @@ class Observe:
     # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
+    wrong: Collection[str] = ()  # ids of complete segments that count as missing
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
@@ -61,10 +62,13 @@ class Observe:
     def _encryption(self) -> EncryptionLook:
         return EncryptionLook(self.location.store)
 
-    def __call__(self, partition: Partition) -> RemoteListing:
+    def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
         found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
+        found = replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.wrong))
+        if filesystem is not None:
+            check_same_log(self.location, found.segments, filesystem, partition)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
@@ -124,9 +128,9 @@ def find_lost(
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
 ) -> Iterator[ListedCopy]:
-    """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
+    """Yield the segments that `tier` uploads again although newer offsets exist, where a broker continues.
 
-    Each has the offsets of the local segment. A request for each such segment that is claimed and not whole, else none.
+    Each has the offsets of the local segment. One request for each such segment that is claimed and not complete.
 
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
@@ -136,9 +140,8 @@ def find_lost(
     """
     whole = {copy.segment_id for copy in found.segments}
     whole_from = {copy.start_offset for copy in found.segments}
-    left = {each.segment_id for each in found.leftovers}
     held = [interval for copy in found.segments for interval in copy.facts.held(lineage)]
-    first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
+    reached = max((end for _, end in held), default=0)
     for base, end in segments:
         if end > reached:
             break
@@ -152,10 +155,8 @@ def find_lost(
         ids = frozenset() if claim is None else _named(claim)
         if claim is None or ids & whole:
             continue
-        is_lost = claim.finished is None or first < base or bool(ids & left)
-        if known_to_brokers is not None:
-            is_lost = not any(each in known_to_brokers for each in ids)
-        if is_lost and not complete_in_other_layout(location, found.partition, ids):
+        is_published = known_to_brokers is not None and any(each in known_to_brokers for each in ids)
+        if not is_published and not complete_in_other_layout(location, found.partition, ids):
             yield ListedCopy(min(ids), base, end, is_ours=True)
 
 

@@ -208,7 +208,7 @@ class _Claims:
                 self.problems[segment] = error.message
             self.found[segment] = claim
             if claim is not None:
-                self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
+                self.named.update(dict.fromkeys(claim.segment_ids, claim))
         return self.found[segment]
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
@@ -249,4 +249,4 @@ def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegme
 
 
 def _is_over(left: IncompleteSegment) -> bool:
-    return left.claim is not None and left.claim.finished != left.segment_id
+    return left.claim is not None and left.claim.may_delete(left.segment_id)

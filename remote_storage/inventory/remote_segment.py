@@ -98,8 +98,8 @@ class RemoteSegment:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether it is ours and its claim is unfinished: it does not count before somebody finishes it."""
-        return self.claim is not None and self.claim.finished is None
+        """Return whether it is ours and was never finished: it does not count before an attempt finishes it."""
+        return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property
     def attempt(self) -> tuple[int, str]:

@@ -54,6 +54,11 @@ class MetadataCache:
         """Segments of a partition by segment id, in the order they were started."""
         return self._segments.get(partition, {})
 
+    def begun_by_brokers(self, partition: TopicIdPartition) -> frozenset[str]:
+        """Return the ids of segments that brokers began to copy and did not finish."""
+        begun = self.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
+        return frozenset(each.id.segment_id for each in begun) - self.ours
+
     def index(self, partition: TopicIdPartition) -> RemoteIndex:
         """Return the segments of a partition as brokers find them."""
         return self._indexes[partition]

@@ -9,8 +9,9 @@
 
 `ended` is an attempt that gave up and deleted its objects. `finished` names the attempt whose copy counts; `snapshot`
 says what was uploaded with it. All other attempts are over, and what has their segment ids is left over. `kept` names
-copies that a longer one of another replica replaced, and those that `mend` puts back: no attempt deletes them, as
-brokers may know of them, and `maintain remove-orphans` sees that they are ours.
+copies that were finished before another attempt took their place, because they lost objects or a replica rolled
+elsewhere, and those that `mend` puts back. Records may name a segment that was finished once, so `may_delete` leaves
+it, and `maintain remove-orphans`, which reads the records, sees that it is ours.
 """
 
 from __future__ import annotations
@@ -100,9 +101,20 @@ class Claim:
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
-        """Attempts that are over, but for the one that finished: what has their segment ids may be deleted."""
-        stays = {self.finished, *self.kept}
-        return tuple(attempt for attempt in self.attempts[:-1] if attempt.segment_id not in stays)
+        """Attempts that are over and never finished: what has their segment ids may be deleted."""
+        return tuple(attempt for attempt in self.attempts[:-1] if self.may_delete(attempt.segment_id))
+
+    def was_finished(self, segment_id: str) -> bool:
+        """Return whether the segment was finished once, so that the records of a cluster may name it."""
+        return segment_id == self.finished or segment_id in self.kept
+
+    def may_delete(self, segment_id: str, *, has_no_record: bool = False) -> bool:
+        """Return whether a segment that this claim names may be deleted once its attempt is over.
+
+        Args:
+            has_no_record: the records of the segment's cluster were read, and none names it.
+        """
+        return has_no_record or not self.was_finished(segment_id)
 
     def names(self, segment_id: str | None) -> bool:
         """Return whether an attempt has that segment id."""

@@ -107,18 +107,15 @@ def may_take_over(
     return "its holder's process is gone" if gone(holder.process) else None
 
 
-def reopen(store: ObjectStore, finished: Claim, attempt: Attempt, *, is_whole: bool) -> Claim:
-    """Claim a segment again whose finished copy is not there any more, or does not hold all of it.
+def reopen(store: ObjectStore, finished: Claim, attempt: Attempt) -> Claim:
+    """Claim a segment again whose finished copy lost objects, or does not hold all of it.
 
-    Args:
-        is_whole: the copy is there, of a replica that rolled elsewhere. The claim keeps it, so no attempt takes it for
-            what an earlier one left: its offsets stay, and brokers may know of it.
+    The claim keeps the finished copy: brokers may know it, and one of a replica that rolled elsewhere holds offsets.
 
     Raises:
         ObjectChangedError: another attempt was faster.
     """
-    before = finished.without_finished() if is_whole else finished
-    return _replace(store, _key(finished.segment), before.taken_by(attempt))
+    return _replace(store, _key(finished.segment), finished.without_finished().taken_by(attempt))
 
 
 def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:

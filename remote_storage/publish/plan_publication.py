@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, plan_segments
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
+_log = logging.getLogger(__name__)
 _OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)
 
 
@@ -31,6 +33,7 @@ def plan_publication(
     stuck: Collection[TopicIdPartition] = (),
     complete_segments: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
     wrong: Collection[str] = (),
+    compared: Collection[str] = (),
 ) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
@@ -38,12 +41,20 @@ def plan_publication(
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
     makes them look again. `complete_segments` says which of some segment ids of a partition are complete now; without
     it copies that brokers know are taken to be, and nothing is planned but behind them.
+
+    A broker's attempt without COPY_SEGMENT_FINISHED is finished only if its id is among `compared`: every object was
+    read and compared with the log.
     """
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, TopicConfig]] = {}
     starts = cluster.log_starts(leaders_of(topics, wanted))
     plans = []
-    for partition, found in wanted.items():
+    for partition, listed in wanted.items():
+        unread = cache.begun_by_brokers(partition).difference(compared)
+        found = [each for each in listed if each.id.segment_id not in unread]
+        for each in listed:
+            if each.id.segment_id in unread:
+                _log.warning("left out: %s: a broker began it and did not finish it", each.id)
         topic = topics.get(partition.topic)
         plan = PublishPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
         try:

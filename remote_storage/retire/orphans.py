@@ -75,7 +75,10 @@ def judge_attempts(
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
-        action, reason = _fate(attempt, claim, others) if claim else (Fate.LEAVE, "no claim of ours names it")
+        action, reason = Fate.LEAVE, "no claim of ours names it"
+        # Candidates are segments that the records were read for, and that none names.
+        if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
+            action, reason = _fate(attempt, claim, others)
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
         yield Orphan(kind, action, reason, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
 

@@ -76,7 +76,7 @@ def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bo
         return True
     found = claim_protocol.read_claim_and_age(store, left.claim.segment)
     if found is None or not _is_held(found[0], left.segment_id):
-        return True
+        return found is None or found[0].may_delete(left.segment_id)
     held, age = found
     return age > GRACE_MS and claim_protocol.release(store, held)
 

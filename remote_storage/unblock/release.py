@@ -7,7 +7,7 @@ was found stuck, a restart, a new leader or another run, no segment becomes visi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -56,6 +56,7 @@ class ReleaseTopics:
     segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
     broker_id: int | None  # named in records; None for each partition's leader
     talk: Callable[[str], None]  # told what is done, and what takes a while
+    compared: Collection[str] = ()  # ids of brokers' attempts that were read and equal the log
     _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def ask_settings(self) -> None:
@@ -83,7 +84,8 @@ class ReleaseTopics:
         """Plan what is published of the partitions, by the records of now."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
-        plans = plan_publication(self.cluster, self.reader.read_to_end(), self.lineage, wanted, stuck=stuck)
+        cache, compared = self.reader.read_to_end(), self.compared
+        plans = plan_publication(self.cluster, cache, self.lineage, wanted, stuck=stuck, compared=compared)
         return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
 
     def run(self, plans: Plans) -> None:

@@ -6,8 +6,11 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from tiersnap.remote_storage.check.broker_attempts import ComparedAttempts, compare_attempts
+from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
@@ -16,10 +19,13 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of
+from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
@@ -30,6 +36,7 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
+from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +151,31 @@ class Unblock:
         """Partitions that are stuck for want of something, and not because a copy hangs."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
-    def _tier(self) -> HostOutcome:
+    def _compare_attempts(self, reader: MetadataReader) -> ComparedAttempts:
+        """Read what brokers' attempts left of the stuck partitions, and compare it with their logs."""
+        cache, location, options = reader.read_to_end(), self.host.location, self.host.options
+        right: set[str] = set()
+        wrong: dict[str, str] = {}
+        for each in self._lacking().values():
+            partition = each.stuck.partition
+            begun = cache.begun_by_brokers(partition)
+            observe = Observe(location, unbelieved=begun)
+            begins = Beginnings(partial(beginning, observe, options.broker_expiry(self.host.tierer.now)))
+            local = self._local_log(partition, begins) if begun else None
+            found = compare_attempts(location, partition, begun, local, self.host.tierer.now)
+            right |= found.right
+            wrong |= found.wrong
+            for segment_id, why in found.wrong.items():
+                self.talk(f"{partition}: {segment_id}, which a broker did not finish, is uploaded again: {why}")
+        return ComparedAttempts(frozenset(right), wrong)
+
+    def _local_log(self, partition: TopicIdPartition, begins: Beginnings) -> LocalLog | None:
+        for log_dir in self.log_dirs.values():
+            for each in named(log_dir, {(partition.topic, partition.partition)}):
+                return LocalLog(log_dir.filesystem, each, begins)
+        return None
+
+    def _tier(self, host: HostTier) -> HostOutcome:
         """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
         lacking = self._lacking()
         found = (
@@ -152,11 +183,12 @@ class Unblock:
             for uri, log_dir in self.log_dirs.items()
             for each in named(log_dir, lacking)
         )
-        return HostOutcome(tuple(self.watch(self.host.partitions(located(self.cluster, found)))))
+        return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
-        host = self.host
-        tiered = self._tier()
+        attempts = self._compare_attempts(reader)
+        host = replace(self.host, wrong=frozenset(attempts.wrong))
+        tiered = self._tier(host)
         lacking = self._lacking().values()
         finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
         release = ReleaseTopics(
@@ -169,9 +201,14 @@ class Unblock:
             finished,
             self.broker_id,
             self.talk,
+            attempts.right,
         )
         release.ask_settings()
-        plans = release.plan(lacking)
+        unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}
+        plans = release.plan(lacking) | {
+            (partition.topic, partition.partition): PublishPlan(partition, refusal=error)
+            for partition, error in unknown.items()
+        }
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)

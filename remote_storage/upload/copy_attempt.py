@@ -181,7 +181,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     there = job.replaced.union(copy.segment_id for copy in inventory.segments)
     if claimed.finished not in there:
         check_layout(job.location, claimed)
-    return claim_protocol.reopen(job.store, claimed, new, is_whole=claimed.finished in there)
+    return claim_protocol.reopen(job.store, claimed, new)
 
 
 def delete_earlier(

@@ -50,6 +50,7 @@ class HostPartition:
     events: list[CopyEvent] = field(default_factory=list)  # of copies, in order
     findings: tuple[Finding, ...] = ()  # what is damaged or may not be read
     errors: list[TiersnapError] = field(default_factory=list)  # what failed
+    remote_error: TiersnapError | None = None  # remote storage did not answer, or holds another log: nothing is tiered
     snapshots_written: int = 0  # objects
     snapshots_mended: int = 0  # those of them that took the place of a damaged object
     leftover_count: int = 0  # objects that attempts left which have ended
@@ -81,6 +82,8 @@ class HostTier:
     beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
     # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
     known_to_brokers: Mapping[str, Container[str]] | None = None
+    # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
+    wrong: frozenset[str] = frozenset()
     asks_forgotten: bool = False  # look which producers a replica has forgotten
     apply: bool = False  # write to remote storage; without it the verdicts say what would be
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
@@ -109,7 +112,8 @@ class HostTier:
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        observe = Observe(self.location, not self.allow_plaintext, self.known_to_brokers)
+        refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
+        observe = Observe(self.location, refuses_plaintext, self.known_to_brokers, unbelieved=wrong, wrong=wrong)
         lister = RemoteLister(observe, wants_start=True)
         sink = None
         if self.apply:
@@ -156,8 +160,8 @@ class HostTier:
         judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).error for each in replayed.errors]
-        if listing.remote_error is not None:
-            errors.append(listing.remote_error.error)
+        remote_error = None if listing.remote_error is None else listing.remote_error.error
+        errors += [] if remote_error is None else [remote_error]
         return HostPartition(
             uri,
             partition,
@@ -165,6 +169,7 @@ class HostTier:
             list(judged),
             findings=found.findings,
             errors=errors,
+            remote_error=remote_error,
             snapshots_written=sum(each.written_by is not None for each in stored),
             snapshots_mended=sum(each.is_mended for each in stored),
             leftover_count=remote.leftover_count or 0,
@@ -203,7 +208,9 @@ class HostTier:
             if judged.is_ready
         ]
         name, cluster_id = name_of(partition), listing.cluster_id
-        for event in tier_partition(self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known):
+        for event in tier_partition(
+            self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known, replaced=self.wrong
+        ):
             done.events.append(event)
             if event.error is not None:
                 done.errors.append(event.error.error)

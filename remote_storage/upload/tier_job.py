@@ -95,7 +95,7 @@ class TierJob:
     """One partition to tier: its place in remote storage, what was read there, and who tiers it.
 
     Attributes:
-        replaced: ids of segments that are wrong and that `mend` replaces: no attempt deletes them.
+        replaced: ids of wrong segments that `mend` or `unblock` replaces: no attempt deletes them.
     """
 
     location: RemoteLocation
@@ -121,7 +121,7 @@ class TierJob:
         """
         if not self.replaced:
             return found
-        finished = (each for each in found.segments if each.claim is None or each.claim.finished == each.segment_id)
+        finished = (each for each in found.segments if each.claim is None or each.claim.was_finished(each.segment_id))
         return replace(found, segments=tuple(each for each in finished if each.segment_id not in self.replaced))
 
     def new_attempt(self) -> Attempt:

@@ -51,6 +51,7 @@ def tier_partition(
     *,
     cluster_id: str | None = None,
     known: KnownManifests | None = None,
+    replaced: frozenset[str] = frozenset(),
 ) -> Iterator[CopyEvent]:
     """Copy the READY segments of a partition, given in ascending order; events as things happen.
 
@@ -60,18 +61,20 @@ def tier_partition(
     Args:
         cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
         known: manifests that were read before; None where nobody did.
+        replaced: see TierJob.
     """
     planned = tuple(segments)
     if not planned:
         return
     known = known or KnownManifests(location.store, partition)
-    job = TierJob(location, partition, tierer, known)
+    job = TierJob(location, partition, tierer, known, replaced)
     try:
         if cluster_id is not None:
             put_cluster_id(job.store, partition, cluster_id)
         inventory = job.list_remote_partition(planned[0].base_offset)
         _check_in_flight(job, inventory)
         sweep_partition(job.store, inventory).check()
+        inventory = job.counted(inventory)
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
@@ -128,7 +131,7 @@ def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEv
         while True:
             found = claim_protocol.read_claim(job.store, job.claimed_segment(segment))
             if found is not None and found.finished is not None:
-                inventory = job.list_remote_partition(segment.base_offset)
+                inventory = job.counted(job.list_remote_partition(segment.base_offset))
                 if is_covered(segment, inventory):
                     return event_of_covered(job, segment, inventory)
             if left <= 0 or found is None or found.holder.ended:

@@ -62,7 +62,7 @@ class RemoteLister:
             why = f"not asked after: {self._away[0]}"
             return replace(listing, remote_error=RecordedError(why, is_transient=True))
         try:
-            view = look(partition)
+            view = look(partition, listing.filesystem)
         except TiersnapError as error:
             return self._unanswered(listing, error)
         seen = replace(listing, remote=view, tiered=view.tiered_segments(partition))

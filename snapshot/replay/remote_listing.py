@@ -15,6 +15,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
@@ -104,8 +105,12 @@ class ClaimedStart:
 class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
-    def __call__(self, partition: Partition) -> RemoteListing:
-        """Return what it holds. Raises TiersnapError: it cannot be known."""
+    def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
+        """Return what it holds; with a file system, compare it with the log there.
+
+        Raises:
+            TiersnapError: it cannot be known, or is of another log.
+        """
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """Return the first of these copies whose snapshot starts a replay. Raises TiersnapError: it cannot be known."""

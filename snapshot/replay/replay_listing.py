@@ -97,10 +97,11 @@ class _OneReplay:
         self._read = snapshot_reader(listing.filesystem, listing.partition)
         self._unread_count = 0
         # Nobody could look whether the log goes back further than its files.
-        self._is_blind = listing.remote_error is not None and self._partition.first_base_offset > 0
+        error = listing.remote_error
+        self._is_blind = error is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listing.remote.copies)
         # Not a byte goes where tiersnap may not upload.
-        self._is_refused = listing.remote.encrypted_by is not None
+        self._is_refused = listing.remote.encrypted_by is not None or (error is not None and not error.is_transient)
         is_left = self._is_blind or self._is_refused
         self._store: BoundaryStore | None = None
         if task.sink is not None and not is_left:

@@ -39,11 +39,16 @@ REVERTED = (
         _ARRIVAL, "what was lost is not noticed", "        _check(store, key, put, listed.get(key))", "        pass"
     ),
     Danger(_ARRIVAL, "no checksum is compared", "if not put.proved:", "if False:"),
-    Danger("remote_storage/inventory/observe.py", "no lost segment is tiered again", "if is_lost and", "if False and"),
+    Danger(
+        "remote_storage/inventory/observe.py",
+        "no lost segment is tiered again",
+        "if not is_published and",
+        "if False and",
+    ),
     Danger(
         _LEFTOVERS,
         "a late put stays",
-        "return left.claim is not None and left.claim.finished != left.segment_id",
+        "return left.claim is not None and left.claim.may_delete(left.segment_id)",
         "return False",
     ),
     Danger(

@@ -18,6 +18,7 @@ from tests.protocol import commands
 from tests.protocol.faults import Fault
 from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, template
 from tests.protocol.world import DAY, HOUR, Hand, World
+from tests.reference.listed_claims import list_claims
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -310,7 +311,9 @@ class Scenario:
             # By retention brokers delete all that they know, also a copy that was only begun (RLMExpirationTask).
             return {each.id.segment_id for each in self.world.brokers.index().segments()}
         ends = {key: self.world.end_of(key.removesuffix(".rsm-manifest")) for key in self.world.store.objects}
-        return {
+        # Records may name what was finished once, and no cluster is asked.
+        kept = {segment_id for claim in list_claims(self.world.store, PARTITION) for segment_id in claim.kept}
+        return kept | {
             keys.recognise(key).segment_id
             for key, end in ends.items()
             if key.endswith(".rsm-manifest") and end is not None

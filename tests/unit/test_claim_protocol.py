@@ -277,11 +277,23 @@ def test_a_finished_claim_is_nobodys_to_take(store):
 def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
     done = finish(store, claim(store, SEGMENT, attempt("r1")))
     mine = attempt("r2")
-    again = reopen(store, done, mine, is_whole=False)
-    assert (again.holder, again.finished, again.earlier) == (mine, None, done.attempts)
+    again = reopen(store, done, mine)
+    assert (again.holder, again.finished, again.earlier) == (mine, None, ())
+    assert again.kept == (done.holder.segment_id,)
     with pytest.raises(ObjectChangedError):
-        reopen(store, done, attempt("r3"), is_whole=False)
+        reopen(store, done, attempt("r3"))
     assert finish(store, again).finished == mine.segment_id
+
+
+def test_a_segment_that_was_finished_is_deleted_only_by_the_records(store):
+    gave_up, lost, mine = attempt("r"), attempt("r"), attempt("r")
+    claim(store, SEGMENT, gave_up)
+    done = finish(store, claim(store, SEGMENT, lost))
+    held = read_claim(store, SEGMENT)
+    assert [held.may_delete(each.segment_id) for each in (gave_up, lost)] == [True, False]
+    held = finish(store, reopen(store, done, mine))
+    assert [held.may_delete(each.segment_id) for each in (gave_up, lost, mine)] == [True, False, False]
+    assert all(held.may_delete(each.segment_id, has_no_record=True) for each in (gave_up, lost, mine))
 
 
 def test_who_lost_its_claim_sees_it_and_cannot_finish_or_release(store):

@@ -299,7 +299,7 @@ def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
     first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
     held = claim_protocol.finish(tier.store, claim_protocol.claim(tier.store, claimed, first))
-    claim_protocol.finish(tier.store, claim_protocol.reopen(tier.store, held, other, is_whole=False))
+    claim_protocol.finish(tier.store, claim_protocol.reopen(tier.store, held, other))
     there = tier.layout.object_keys(record)
     for key in there:
         data = tier.store.get(key).replace(first.segment_id.encode(), other.segment_id.encode())
@@ -314,9 +314,9 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     tier = at()
     record = tier.records[1]
     claimed = ClaimedSegment(tier.partition, record.start_offset, record.segment_leader_epochs[-1][0])
-    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-2")
-    held = claim_protocol.finish(tier.store, claim_protocol.claim(tier.store, claimed, first))
-    at_work = claim_protocol.reopen(tier.store, held, other, is_whole=False)
+    first, other = Attempt(record.id.segment_id, "run-1"), Attempt(new_segment_id(), "run-1")
+    claim_protocol.claim(tier.store, claimed, first)
+    at_work = claim_protocol.claim(tier.store, claimed, other)
     tier.lose(1, ".indexes")
     done = tier.mend()
     assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT

@@ -170,7 +170,7 @@ def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, state
         held = claim(store, claimed, Attempt(newest.id.segment_id, "run-1"))
         if state == "replaced":
             longer = Attempt(new_segment_id(), "run-2")
-            reopen(store, finish(store, held), longer, is_whole=True)
+            reopen(store, finish(store, held), longer)
     assert look_for(tiered, [aiven(store)], lambda _: True).found == tiered[1]
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.model_cluster import ENDLESS, ModelCluster
+from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
+from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError, UnblockHeldError
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.publish import publish as publishing
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published
@@ -54,12 +56,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
 @pytest.fixture
 def publish(cluster: ModelCluster, tmp_path: Path) -> Callable[[], Published]:
     """Publish C of the first topic, and A of the second."""
+    return publish_with(cluster, tmp_path, lambda: PROOF)
+
+
+def publish_with(cluster: ModelCluster, tmp_path: Path, prove: Callable[[], PlaceProof]) -> Callable[[], Published]:
     for partition in (PARTITION, LATER):
         lb.write_partition(
             tmp_path / "disk", partition.topic, partition.partition, {0: [lb.data_batch(0, 400, 7, 0, 0)]}
         )
     topic, store, log_dirs = MetadataTopic.of(cluster), DirectoryStore(tmp_path), (str(tmp_path / "disk"),)
-    run = Publish(cluster, topic, aiven(store), lambda: PROOF, log_dirs)
+    run = Publish(cluster, topic, aiven(store), prove, log_dirs)
     return lambda: run.run([A, B, C, of(A, LATER)], apply=True)
 
 
@@ -123,3 +129,23 @@ def test_publish_goes_on_when_brokers_delete_what_it_told_of(cluster, publish):
     cluster.before_append = delete
     assert publish().exit_code == 0
     assert states(cluster, LATER)[-1] == (A.id.segment_id, FINISHED)
+
+
+def test_publish_writes_nothing_when_copying_is_enabled_after_its_plan(cluster, tmp_path):
+    def prove() -> PlaceProof:
+        cluster.change_settings(LATER.topic, {COPY_DISABLE: "false"})
+        return PROOF
+
+    done = publish_with(cluster, tmp_path, prove)()
+    assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]
+    assert states(cluster, LATER) == []
+    assert [plan.partition for plan in done.plans if plan.refusal is not None] == [LATER]
+
+
+def test_publish_writes_nothing_of_a_topic_that_unblock_is_at(cluster, tmp_path, publish):
+    saved = SavedConfigs(CLUSTER_ID, LATER.topic, LATER.topic_id or "", (0,), {COPY_DISABLE: None})
+    SavedConfigsStore(DirectoryStore(tmp_path)).put(saved)
+    done = publish()
+    assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]
+    assert states(cluster, LATER) == []
+    assert [type(plan.refusal) for plan in done.plans if plan.partition == LATER] == [UnblockHeldError]

@@ -142,7 +142,7 @@ def test_restore_takes_a_copy_of_ours_that_was_replaced_for_none_of_a_broker(tmp
     for key in [info.key for info in store.list("claims/")]:
         claimed = keys.parse(key)
         held = read_claim(store, ClaimedSegment(claimed.partition, claimed.offset, claimed.leader_epoch))
-        reopen(store, held, Attempt(new_segment_id(), "run-2"), is_whole=True)
+        reopen(store, held, Attempt(new_segment_id(), "run-2"))
     assert_said(restore(store, new_disk(tmp_path / "disk")), 4, "not known to be published")
 
 

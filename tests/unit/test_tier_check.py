@@ -16,6 +16,7 @@ from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats.snapshot_file import decode, encode
 
 pytestmark = pytest.mark.unit
 
@@ -169,6 +170,25 @@ def test_verify_names_offsets_that_no_segment_holds(tmp_path: Path) -> None:
     assert verdicts(checked(*place(at), depth="metadata"))["MISSING"] == 1
 
 
+@pytest.mark.parametrize(("lost", "named"), [(0, (0, 10)), (10, (10, 20)), (20, (20, 30))])
+def test_verify_names_a_lost_segment_that_no_local_file_holds(
+    tmp_path: Path, lost: int, named: tuple[int, int]
+) -> None:
+    segments = {base: [lb.data_batch(base, 10, 7, 0, base)] for base in (0, 10, 20, 30)}
+    lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=40, log_start_offset=0, indexes=True)
+    remote = ("--remote", tmp_path / "remote")
+    assert tiersnap("tier", tmp_path / "logs", *remote, *NOW, "--apply").exit_code == 0
+    for path in (tmp_path / "logs" / "orders-0").iterdir():
+        if path.stem.isdigit() and int(path.stem) < 30:
+            path.unlink()
+    assert checked(tmp_path / "logs", *remote).exit_code == 0
+    for path in (tmp_path / "remote").glob(f"orders-*/0/{lost:020d}-*"):
+        path.unlink()
+    ran = checked(tmp_path / "logs", *remote)
+    (missing,) = (row for row in ran.rows if row["verdict"] == "MISSING")
+    assert (ran.exit_code, (missing["base_offset"], missing["next_base_offset"])) == (5, named)
+
+
 def test_verify_says_nothing_of_a_copy_in_flight(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
     (newest,) = at.remote.rglob("*0685-*.rsm-manifest")
@@ -221,6 +241,21 @@ def test_verify_takes_a_claims_word_for_the_bytes_that_it_vouches_for(logs: Path
     path = min(remote.rglob("*.indexes"))
     path.write_bytes(path.read_bytes().replace(b"\x00\x01", b"\x00\x02"))
     assert checked("--remote", remote).exit_code == 5
+
+
+def test_verify_names_a_sound_snapshot_that_its_claim_does_not_vouch_for(tmp_path: Path) -> None:
+    lb.write_partition(
+        tmp_path / "logs", "orders", 0, {base: [lb.data_batch(base, 10, 7, 0, base)] for base in (0, 10)},
+        high_watermark=20, indexes=True,
+    )  # fmt: skip
+    layout = ("--remote", tmp_path / "remote", "--layout", "local-tiered-storage")
+    assert tiersnap("tier", tmp_path / "logs", *layout, *NOW, "--apply").exit_code == 0
+    (snapshot,) = (tmp_path / "remote" / "kafka-tiered-storage").rglob("*.snapshot")
+    entries = decode(snapshot.read_bytes())
+    entries["last_offset"] = 8
+    snapshot.write_bytes(encode(entries))
+    (row,) = checked(*layout).rows
+    assert (row["verdict"], row["compared_with"]) == ("CORRUPT", "CLAIM")
 
 
 def test_verify_reads_a_manifest_and_a_range_of_each_segment_whose_producers_expired(

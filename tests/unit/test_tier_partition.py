@@ -334,6 +334,27 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     assert_tiered_once(store, layout, name)
 
 
+def test_an_attempt_whose_claim_was_taken_makes_nothing_visible(store, segments):
+    sent, shown = [], []
+
+    class TakenWhileItCopies(FlakyStore):
+        def put_file_if_absent(self, key, *args, **options):
+            if not sent:
+                held = ClaimedSegment(PARTITION, 0, 0)
+                claim_protocol.claim(self.inner, held, Attempt(new_segment_id(), ME.run_id))
+            sent.append(key)
+            return self.inner.put_file_if_absent(key, *args, **options)
+
+        def put_if_absent(self, key, data, metadata=None):
+            shown.append(key)
+            return self.inner.put_if_absent(key, data, metadata)
+
+    rows = run(TakenWhileItCopies(store, {}), AivenLayout(), segments[:1])
+    assert [row["error"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"] == [None]
+    assert sent[0].replace(".log", ".rsm-manifest") not in shown
+    assert sent[1].replace(".log", ".rsm-manifest") in shown
+
+
 def test_an_attempt_whose_objects_another_one_deleted_takes_the_copy_of_that_one(store, layout, name, segments):
     """Who takes a claim over deletes what it finds of the attempt before, which may be at work still."""
     others = []
@@ -400,6 +421,10 @@ def test_a_complete_copy_stays_until_another_one_is_finished(tmp_path, store, la
         rows = run(again, layout, segments[:1])
         assert [row["error"] for row in rows] == [None] * len(rows)
         run(again, layout, segments[:1])
+        # Records may name the one that was finished.
+        left = [info.key for info in again.list() if second.id.segment_id in info.key]
+        assert len(left) == OBJECTS[name] - 1
+        again.delete(left)
         assert_tiered_once(again, layout, name, CLOSED[:1])
     assert calls > 10
 

@@ -1,0 +1,63 @@
+"""A clone of a log directory that was written on by itself: same ids, epochs, offsets and sizes, other bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.reference.fleet_run import Runner
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+
+pytestmark = pytest.mark.unit
+
+NOW = ("--now", "2026-11-21T13:00:00Z")
+
+
+def write_clone(folder: Path, producer: int, *, indexes: bool = True) -> Path:
+    """A log whose segments from offset 10 on have batches of one of two producers."""
+    segments = {0: [data_batch(0, 10, 7, 0, 0)]}
+    for base in (10, 20, 30):
+        segments[base] = [data_batch(base, 5, producer, 0, base - 10), data_batch(base + 5, 5, producer, 0, base - 5)]
+    write_partition(folder, "orders", 0, segments, high_watermark=35, indexes=indexes)
+    return folder
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Path:
+    return write_clone(tmp_path / "original", 8)
+
+
+@pytest.mark.parametrize("layout", ["aiven", "local-tiered-storage"])
+@pytest.mark.parametrize("indexes", [False, True])
+@pytest.mark.parametrize("uploader", ["tiersnap", "broker"])
+def test_tier_refuses_a_diverged_clone_and_writes_nothing(
+    tmp_path: Path, original: Path, layout: str, indexes: bool, uploader: str
+) -> None:
+    clone, remote = write_clone(tmp_path / "clone", 9, indexes=indexes), tmp_path / "remote"
+    words = ("--remote", remote, "--layout", layout, *NOW, "--apply")
+    store = DirectoryStore(remote)
+    if uploader == "broker":
+        tier(original / "orders-0", store, layout=open_layout(layout))
+    else:
+        assert tiersnap("tier", original, *words).exit_code == 0
+    before = {info.key: store.get(info.key) for info in store.list()}
+    refused = tiersnap("tier", clone, *words)
+    assert refused.exit_code == 5, refused.err
+    assert str(clone / "orders-0" / f"{20:020d}.log") in refused.err
+    assert f"{remote}/" in refused.err
+    assert {info.key: store.get(info.key) for info in store.list()} == before
+    assert tiersnap("tier", original, *words).exit_code == 0
+
+
+def test_run_refuses_a_diverged_clone_and_writes_nothing(tmp_path: Path, original: Path) -> None:
+    runner = Runner(tmp_path, original)
+    assert runner().errors == []
+    before = runner.objects()
+    clone = Runner(tmp_path, write_clone(tmp_path / "clone", 9))
+    assert any("its last batch is not that of" in error for error in clone().errors)
+    assert clone.objects() == before

@@ -1,0 +1,88 @@
+"""A stuck partition that is released: what is saved before copying is off, and what others freed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.protocol import commands
+from tests.protocol.installed import installed
+from tests.protocol.logs import BASES, PARTITION, template
+from tests.protocol.world import World
+from tests.reference.listed_claims import list_claims
+from tests.reference.log_builder import data_batch
+from tests.reference.model_cluster import STORAGE_MANAGER
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.snapshot.errors import ExitCode
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One whose copier copied the segment at 0, and lacks all later snapshots."""
+    made = World(Random("release"), tmp_path, snapshots={5})
+    made.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+    made.cluster.create(PARTITION, end=20, settings={"retention.ms": "-1"})
+    with installed(made, 1):
+        made.advance(10_000)
+        yield made
+
+
+def unblock(world: World) -> ExitCode | None:
+    return world.run({"unblock": lambda hand: commands.unblock(world, hand)})["unblock"]
+
+
+def test_unblock_saves_the_settings_of_a_topic_before_it_changes_them(world: World) -> None:
+    saved = []
+
+    def look() -> None:
+        if world.cluster.there[PARTITION.topic].own.get(COPY_DISABLE) == "true":
+            (data,) = (stored.data for key, stored in world.store.objects.items() if key.endswith("/unblock.json"))
+            saved.append(json.loads(data)["before"]["retention.ms"])
+
+    world.meanwhile = look
+    assert unblock(world) is ExitCode.OK, world.story()
+    assert set(saved) == {"-1"}
+
+
+def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World) -> None:
+    """Its copy task copies the segment at 5 once its snapshot exists: it may be copying the next one now."""
+    freed = []
+
+    def free() -> None:
+        manifests = (key for key in world.store.objects if key.endswith(".rsm-manifest"))
+        if not freed and any(f"{BASES[2]:020d}" in key for key in manifests):
+            freed.append(True)
+            shutil.copy(template(BASES) / "orders-0" / f"{BASES[2]:020d}.snapshot", world.disks["a"] / "orders-0")
+            with world.event("the leader starts anew, with one snapshot more"):
+                world.brokers.restart()
+                world.brokers.run_copier()
+
+    world.meanwhile = free
+    unblock(world)
+    assert freed
+    ours = {segment_id for claim in list_claims(world.store, PARTITION) for segment_id in claim.segment_ids}
+    finished = {each.id.segment_id for each in world.brokers.index().finished()}
+    assert len(finished) == 2, world.story()
+    assert ours.isdisjoint(finished)
+
+
+def test_unblock_publishes_nothing_of_a_diverged_clone(world: World) -> None:
+    """Another host uploaded the segments of the log; the leader's disk is a clone with another batch."""
+    assert world.run({"tier": lambda hand: commands.tier(world, hand, "b")}) == {"tier": ExitCode.OK}, world.story()
+    path = world.disks["a"] / "orders-0" / f"{10:020d}.log"
+    log, other = data_batch(10, 5, 7, 0, 8, leader_epoch=3), data_batch(10, 5, 6, 0, 8, leader_epoch=3)
+    assert path.read_bytes() == log
+    path.write_bytes(other)
+    objects = {*world.store.objects}
+    world.is_damaged = True
+    assert unblock(world) is ExitCode.DATA_CORRUPT, world.story()
+    known = {each.id.segment_id for each in world.brokers.index().finished()}
+    assert len(known) == 1, world.story()
+    assert {*world.store.objects} == objects
