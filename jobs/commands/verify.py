@@ -164,7 +164,8 @@ def _verify_tier(
     spark: opt.SparkRequest,
 ) -> int:
     """Verify what lies in remote storage."""
-    findings, begins = list[Finding](), view.beginnings(broker_expiry)
+    findings: list[Finding] = []
+    begins = view.beginnings(broker_expiry)
     asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, broker_expiry.now, broker_expiry.expiration)
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)

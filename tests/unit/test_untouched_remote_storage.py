@@ -21,7 +21,6 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 pytestmark = pytest.mark.unit
 
 AS_OF = ("--now", "2026-11-21T13:00:00Z")
-FETCH = ("--topic", "orders", "--partition", "0", "--offset", "12")
 OTHER_NAME = f"{keys.partition_claims(PARTITION)}expire.json"
 """An object beside claims that this tiersnap does not write; another one may have."""
 
@@ -47,9 +46,8 @@ def times_in(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["", "the folder is there"])
-@pytest.mark.parametrize("command", ["tier", "fetch"])
 def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(
-    archive: DirectoryStore, layout: Layout, tmp_path: Path, command: str, is_there: bool
+    archive: DirectoryStore, layout: Layout, tmp_path: Path, is_there: bool
 ) -> None:
     if not is_there:
         shutil.rmtree(archive.root / ".tiersnap-unfinished")
@@ -57,11 +55,7 @@ def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(
     archive.root.joinpath(layout.object_keys(first)[-1]).unlink()
     shutil.rmtree(archive.root / "claims")
     before = times_in(archive.root)
-    words = {
-        "tier": ("tier", tmp_path / "logs", "--remote", archive.root, "--layout", layout.name),
-        "fetch": ("restore", "fetch", "--remote", archive.root, *FETCH),
-    }
-    assert_said(tiersnap(*words[command]), 0)
+    assert_said(tiersnap("tier", tmp_path / "logs", "--remote", archive.root, "--layout", layout.name), 0)
     assert times_in(archive.root) == before
 
 
@@ -75,9 +69,7 @@ def test_an_object_of_another_name_beside_claims_changes_no_command(
     commands = (
         ("tier", tmp_path / "logs", *place, "--layout", layout.name, *AS_OF, "--apply"),
         ("verify", *place, "--layout", layout.name, "--depth", "full", *AS_OF),
-        ("mend", *place, "--layout", layout.name, "--unmanaged", *AS_OF, "--apply"),
         ("restore", *place, "--to", disk, "--topic", "orders", "--unpublished"),
-        ("restore", "fetch", *place, *FETCH),
     )
 
     def run() -> list[Ran]:
