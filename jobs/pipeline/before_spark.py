@@ -164,7 +164,7 @@ def told_of_cluster(
     wanted = {name for folder in folders if (name := split_folder_name(folder)) and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
     led = [name for name in sorted(wanted) if name[0] in topics and topics[name[0]].leaders.get(name[1], -1) >= 0]
-    # The log ends are asked for last: what is stable by then ends below them.
+    # The high watermarks are asked for last: what is stable by then has its markers below them.
     stable = cluster.stable_offsets(led) if is_bounded else {}
     offsets = cluster.log_offsets(led)
     asked = {
@@ -173,7 +173,7 @@ def told_of_cluster(
             topic_id=topics[name].topic_id,
             leader_log_start=offsets[name, number][0],
             leader_stable=stable.get((name, number)),
-            leader_end=offsets[name, number][1],
+            leader_high_watermark=offsets[name, number][1],
         )
         for name, number in led
     }

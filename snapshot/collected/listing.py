@@ -30,7 +30,7 @@ _OF_READER = (
     "forgotten",
     "leftover_count",
     "leader_stable",
-    "leader_end",
+    "leader_high_watermark",
     "error_type",
     "hint",
 )

@@ -16,8 +16,8 @@ proof of what is open where it begins, or nothing of it is computed:
                           producers that were followed back; what it names as open is followed back, too. An empty one
                           proves nothing: brokers write such files when they find none (LogLoader). Nor does one of a
                           log that begins in remote storage: a rebuilt replica forgets (KAFKA-14467)
-    the cluster           the leader's last stable offset is in the window, and the log here reaches the leader's log
-                          end: what was open at the window's begin has ended, and its marker is in the window
+    the cluster           the leader's last stable offset is in the window, and the log here reaches the leader's high
+                          watermark: what was open at the window's begin has ended, and its marker is in the window
 
 The coordinator's log proves nothing: a transaction that hangs is one that its coordinator does not know.
 """
@@ -83,7 +83,7 @@ class LeaderOffsets:
     """Offsets of a partition as its leader told them, both exclusive; the second was asked after the first."""
 
     stable: int  # last stable offset
-    end: int  # log end offset
+    high_watermark: int  # each transaction that began below the stable offset has its marker below it
 
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
@@ -224,7 +224,7 @@ class WindowStart:
         for decode in decodes:
             first.add(decode.base_offset, decode.deltas)
             log_end = max(log_end, decode.log_end)
-        is_told = leader is not None and leader.stable >= offset and log_end >= leader.end
+        is_told = leader is not None and leader.stable >= offset and log_end >= leader.high_watermark
         shown = _NOBODY if is_told or is_continued else self._shown(read_snapshot)
         seen = (each for base, found in first.transactional.items() for each in self._not_new(base, found))
         producers = chain(_open(shown)["producer_id"].tolist(), seen) if is_told or shown.size else ()

@@ -253,7 +253,9 @@ LISTED_ROWS = RowCodec(
     parts={
         "remote": RowCodec(RemoteListing, structs={"copies": COPY_ROWS}),
         "remote_error": RowCodec(RecordedError, columns={"message": "remote_error"}),
-        "leader": RowCodec(LeaderOffsets, columns={"stable": "leader_stable", "end": "leader_end"}),
+        "leader": RowCodec(
+            LeaderOffsets, columns={"stable": "leader_stable", "high_watermark": "leader_high_watermark"}
+        ),
     },
 )
 LISTED = LISTED_ROWS.schema

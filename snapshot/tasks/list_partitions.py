@@ -81,14 +81,14 @@ class ToldOfPartition:
         log_start: as --log-start states it; None where it does not.
         topic_id: of the topic in the cluster, whose partition the other facts are of; None where none was asked.
         leader_log_start: log start offset of its leader, remote segments included.
-        leader_stable, leader_end: see LeaderOffsets; None where they are not asked for.
+        leader_stable, leader_high_watermark: see LeaderOffsets; None where they are not asked for.
     """
 
     log_start: int | None = None
     topic_id: str | None = None
     leader_log_start: int | None = None
     leader_stable: int | None = None
-    leader_end: int | None = None
+    leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
         """Return the partition with its log start, if the files do not tell it."""
@@ -98,9 +98,9 @@ class ToldOfPartition:
 
     def leader_of(self, partition: Partition) -> LeaderOffsets | None:
         """Return the offsets of the partition's leader; None if they were not asked for, or are of another topic."""
-        if self.topic_id != partition.topic_id or self.leader_stable is None or self.leader_end is None:
+        if self.topic_id != partition.topic_id or self.leader_stable is None or self.leader_high_watermark is None:
             return None
-        return LeaderOffsets(self.leader_stable, self.leader_end)
+        return LeaderOffsets(self.leader_stable, self.leader_high_watermark)
 
 
 NOTHING_TOLD = ToldOfPartition()

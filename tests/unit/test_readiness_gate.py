@@ -47,6 +47,8 @@ SPOILERS: list[tuple[Verdict, Spoil]] = [
         lambda s, p, r: (replace(s, damage="denied", damage_kind=FindingKind.PERMISSION_DENIED), p, r),
     ),
     (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (replace(s, damage="BAD_CRC"), p, r)),
+    (Verdict.UNKNOWN_LOG_START, lambda s, p, r: (s, replace(p, log_start_unknown="nothing tells it"), r)),
+    (Verdict.UNKNOWN_TRANSACTIONS, lambda s, p, r: (s, replace(p, transactions_unknown="nothing proves it"), r)),
     (Verdict.ABOVE_LSO, lambda s, p, r: (s, replace(p, last_stable_offset=9), r)),
     (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
     (Verdict.ENCRYPTED_REMOTE, lambda s, p, r: (s, p, replace(r, encrypted_by="x.rsm-manifest"))),

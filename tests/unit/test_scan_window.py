@@ -57,10 +57,13 @@ def stable_offset(log: AgingLog) -> int:
     return min((first for first in opened if first >= 0), default=log_end(log))
 
 
-def led(log: AgingLog, *, stable: int | None = None, end: int | None = None) -> ToldOfPartition:
+def led(log: AgingLog, *, stable: int | None = None, high_watermark: int | None = None) -> ToldOfPartition:
     """What the cluster tells of the log."""
-    told = stable_offset(log) if stable is None else stable, log_end(log) if end is None else end
-    return ToldOfPartition(topic_id="lZ6vvmajTWKDBUTV6SQAtQ", leader_stable=told[0], leader_end=told[1])
+    return ToldOfPartition(
+        topic_id="lZ6vvmajTWKDBUTV6SQAtQ",
+        leader_stable=stable_offset(log) if stable is None else stable,
+        leader_high_watermark=log_end(log) if high_watermark is None else high_watermark,
+    )
 
 
 def snapshots(runner: Runner) -> dict[int, reference.State]:
@@ -472,7 +475,7 @@ CLUSTERS = {
     "all is stable": ({"stable": 2 * END}, True),
     "up to the window": ({"stable": 2 * EDGE}, True),
     "up to a record before the window": ({"stable": 2 * EDGE - 1}, False),
-    "the log here ends before the leader's": ({"stable": 2 * END, "end": 2 * END + 1}, False),
+    "the log here ends below the high watermark": ({"stable": 2 * END, "high_watermark": 2 * END + 1}, False),
 }
 
 
