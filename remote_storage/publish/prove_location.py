@@ -14,6 +14,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, in_each_layout, open_location
+from tiersnap.remote_storage.publish.broker_evidence import brokers_here, settings_evidence
 from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
 from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome, PlaceProof, decide
 from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
@@ -21,9 +22,7 @@ from tiersnap.remote_storage.publish.storage_manager import (
     CLASS_NAME,
     BrokerAnswer,
     ask_brokers,
-    brokers_here,
     layout_of_classes,
-    settings_evidence,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError

@@ -11,13 +11,9 @@ import pytest
 from tests.reference.broker_process import started_broker
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.publish.broker_evidence import brokers_here, place_of_location, settings_evidence
 from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome
-from tiersnap.remote_storage.publish.storage_manager import (
-    StoragePlace,
-    brokers_here,
-    place_of_location,
-    settings_evidence,
-)
+from tiersnap.remote_storage.publish.storage_manager import StoragePlace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
