@@ -34,6 +34,7 @@ LAYOUT_OF_CLASS = {
 }
 """Name of the layout by remote.log.storage.manager.class.name."""
 CLASS_NAME = "remote.log.storage.manager.class.name"
+_SETTINGS = "remote.log.storage."
 _PREFIX_NAME, _PREFIX = "remote.log.storage.manager.impl.prefix", "rsm.config."
 _AIVEN = "io.aiven.kafka.tieredstorage.storage."
 _S3, _FILE_SYSTEM = f"{_AIVEN}s3.S3Storage", f"{_AIVEN}filesystem.FileSystemStorage"
@@ -50,6 +51,8 @@ class BrokerAnswer:
     broker: int
     class_name: str
     log_dirs: tuple[str, ...]
+    # names and values of its settings of remote storage; None for a value that brokers hide
+    remote: tuple[tuple[str, str | None], ...] = ()
 
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
@@ -66,7 +69,9 @@ def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:
         return None
     log_dirs = value_of(settings, "log.dirs", "") or value_of(settings, "log.dir", "")
     paths = tuple(filter(None, (each.strip() for each in log_dirs.split(","))))
-    return BrokerAnswer(broker, value_of(settings, CLASS_NAME, ""), paths)
+    beginnings = _SETTINGS, value_of(settings, _PREFIX_NAME, "") or _PREFIX
+    remote = ((name, settings[name].value) for name in sorted(settings) if name.startswith(beginnings))
+    return BrokerAnswer(broker, value_of(settings, CLASS_NAME, ""), paths, tuple(remote))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class S3Answer(TypedDict, total=False):
     ObjectLockConfiguration: dict[str, dict[str, Period]]
     ObjectLockLegalHoldStatus: str
     ObjectLockRetainUntilDate: datetime
+    ReplicationStatus: str
     ResponseMetadata: ResponseMetadata
     Rules: list[LifecycleRule]
     UploadId: str

@@ -297,7 +297,9 @@ def _described(key: str, response: S3Answer) -> ObjectInfo:
             f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
         )
     size, modified, etag = response["ContentLength"], _ms(response["LastModified"]), response.get("ETag", "")
-    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], _lock_of(response))
+    is_replica = response.get("ReplicationStatus") == "REPLICA"
+    crc, lock = of_response(response), _lock_of(response)
+    return ObjectInfo(key, size, crc, modified, etag, response["Metadata"], lock, is_replica)
 
 
 def _lock_of(response: S3Answer) -> str:
