@@ -107,10 +107,14 @@ class ReadBackStore:
         """Return whether another run was reading a record back when this object looked."""
         return self._holder is not None
 
-    def begin(self, topic: str) -> None:
-        """Record that this process reads a record back by a topic. Raises ReadBackHeldError: another run does."""
+    def check_not_held(self) -> None:
+        """Raise ReadBackHeldError if another run was reading a record back when this object looked."""
         if self._holder is not None:
             raise self._holder
+
+    def begin(self, topic: str) -> None:
+        """Record that this process reads a record back by a topic. Raises ReadBackHeldError: another run does."""
+        self.check_not_held()
         self._write(replace(self._empty, topic=topic, process=self._process))
 
     def renew(self) -> None:

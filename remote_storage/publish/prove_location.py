@@ -101,7 +101,8 @@ class ProvePlace:
             self._delete_left_over(location)
         found = self.verdict(location)
         if self.is_read_back_wanted and self.apply and self._is_read_back_needed(found):
-            found = decide(found.location, [self._read_back(location), *found.evidence])
+            others = [each for each in found.evidence if each.kind is not EvidenceKind.READ_BACK]
+            found = decide(found.location, [self._read_back(location), *others])
         return found.require(
             is_unproven_allowed=self.is_unproven_allowed,
             is_read_back_planned=self.is_read_back_wanted and not self.apply,

@@ -67,6 +67,7 @@ class ReadBack:
             ReadBackHeldError: another run reads back from this location.
             TransientError: brokers or the store do not answer.
         """
+        self.records.check_not_held()
         for left in ReadBackTopic.left_over(self.cluster):
             self.talk(f"{left.name}: deleting the topic that a killed run left")
             self.clean(left)
@@ -139,7 +140,7 @@ class ReadBack:
             elif answer is FirstRecord.FAILED:
                 failing_since = failing_since or now
             if failing_since and now > failing_since + _FAILING_SECONDS and self._is_there(metadata):
-                said = "they do not find a record there that was published to them"
+                said = "they cannot read a record that was published to them from there"
                 return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
             time.sleep(_POLL_SECONDS)
         waited = human_duration(int(seconds * 1000))

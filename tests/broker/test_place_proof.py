@@ -110,7 +110,7 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     for place in (replica, wrong):
         ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
         assert refused(ran) == "WrongPlaceError"
-        assert "not where brokers read: they do not find a record there" in ran.err
+        assert "not where brokers read: they cannot read a record" in ran.err
     assert states(site.broker, "ledger") == {}, "so far nothing was published"
     assert {place: files(place) for place in before} == before
     kill_a_read_back(site)

@@ -105,7 +105,7 @@ def test_replica_is_unproven_although_it_holds_what_brokers_uploaded(cluster, re
 @pytest.mark.parametrize("unproven", [False, True])
 def test_read_back_contradicts_a_replica_and_nothing_is_left_there(cluster, right, replica, unproven):
     before, there = objects(replica), objects(right)
-    with pytest.raises(WrongPlaceError, match="not where brokers read: they do not find a record there"):
+    with pytest.raises(WrongPlaceError, match="not where brokers read: they cannot read a record"):
         prover(cluster, replica, unproven=unproven).prove(aiven(replica))
     assert (objects(replica), objects(right)) == (before, there)
     assert left_of(cluster, right, replica) == []
