@@ -30,7 +30,7 @@ class JudgedLocation:
 
     def lines(self) -> Iterator[str]:
         """Yield what a person should know."""
-        yield self.sentence
+        yield f"{self.state}: {self.sentence}"
         if self.is_contradicted:
             yield NAME_THE_PLACE
 

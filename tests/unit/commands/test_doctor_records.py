@@ -72,4 +72,4 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
     assert steps(replace(MISSING, missing=Missing("s3://b/", 9)), "--remote", "s3://b") == []
     judged = judge_location(RemoteView("s3://b", "aiven", S3Settings()), (), wrong)
     assert judged is not None
-    assert list(judged.lines()) == ["s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]
+    assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]
