@@ -133,15 +133,15 @@ class ProvePlace:
         return not is_kept and (found.is_open or (by_settings and found.state is LocationState.PROVEN))
 
     def _read_back(self, location: RemoteLocation) -> Evidence:
-        records, digest = self._records, self._brokers_digest
+        records = self._records
         if records is None:
             said = f"{location.store.uri}: no such directory"
             return Evidence(EvidenceKind.READ_BACK, EvidenceOutcome.SILENT, said)
         records.find()
-        found = ReadBack(self.cluster, self.metadata_topic, location, records, self.talk).evidence()
-        if found.outcome is EvidenceOutcome.PROVES and digest is not None:
-            records.keep(digest)
-        return found
+        return self._job(location, records).evidence()
+
+    def _job(self, location: RemoteLocation, records: ReadBackStore) -> ReadBack:
+        return ReadBack(self.cluster, self.metadata_topic, location, records, self._brokers_digest, self.talk)
 
     def _kept_read_back(self) -> Evidence:
         kind, record = EvidenceKind.READ_BACK, self._found_record()
@@ -168,9 +168,8 @@ class ProvePlace:
         if record is None or records is None or record.topic is None or records.is_held:
             return
         self.talk(f"{record.topic}: deleting the topic that a killed run left")
-        job = ReadBack(self.cluster, self.metadata_topic, location, records, self.talk)
-        job.clean(ReadBackTopic(self.cluster, record.topic))
-        records.drop()
+        if self._job(location, records).clean(ReadBackTopic(self.cluster, record.topic)):
+            records.drop()
 
     @cached_property
     def _records(self) -> ReadBackStore | None:

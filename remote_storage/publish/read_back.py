@@ -58,10 +58,11 @@ class ReadBack:
     metadata_topic: MetadataTopic
     location: RemoteLocation
     records: ReadBackStore
+    digest: str | None  # of the brokers' configuration, with which a proof is kept; None if it is not known
     talk: Callable[[str], None]  # told what takes a while
 
     def evidence(self) -> Evidence:
-        """Read a record back, and delete whatever was made for it, whatever happens.
+        """Read a record back, keep a proof, and delete whatever was made for it, whatever happens.
 
         Raises:
             ReadBackHeldError: another run reads back from this location.
@@ -75,28 +76,40 @@ class ReadBack:
         topic = ReadBackTopic.new(self.cluster)
         self.records.begin(topic.name)
         try:
+            found = self._found(topic)
+        finally:
+            is_clean = self.clean(topic)
+            if is_clean:  # else the record tells the next run what is left
+                self.records.drop()
+        if found.is_proof and is_clean and self.digest is not None:
+            self.records.keep(self.digest)
+        return found
+
+    def _found(self, topic: ReadBackTopic) -> Evidence:
+        try:
             return self._read_back(topic, topic.create())
         except TopicRefusedError as refused:
             return Evidence(_KIND, EvidenceOutcome.SILENT, f"{_NEEDS}: {refused.message}")
         except (ClusterRefusedError, DeliveryFailedError) as error:
             return Evidence(_KIND, EvidenceOutcome.SILENT, f"no record was read back: {error.message}")
-        finally:
-            self.clean(topic)
-            self.records.drop()
 
-    def clean(self, topic: ReadBackTopic) -> None:
-        """Delete a topic of a read-back, and what this location holds of it."""
+    def clean(self, topic: ReadBackTopic) -> bool:
+        """Delete a topic of a read-back, and what this location holds of it; return whether nothing is left."""
+        is_deleted = True
         try:
             topic.delete()
         except TiersnapError as error:
+            is_deleted = False
             _log.warning("could not delete %s: %s", topic.name, error.message)
             self.talk(f"the topic {topic.name} could not be deleted: {error.message}")
             self.talk(f"kafka-topics --delete --topic {topic.name}")
         deadline = time.monotonic() + _DELETION_SECONDS
         while (left := self._objects(topic)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)  # brokers delete what they know of
-        for failure in self.location.store.delete(left):
+        failures = self.location.store.delete(left)
+        for failure in failures:
             _log.warning("could not delete %s%s: %s", self.location.store.uri, failure.key, failure.reason)
+        return is_deleted and not failures
 
     def _objects(self, topic: ReadBackTopic) -> list[str]:
         beginning = keys.topic(topic.name, local=self.location.is_local)

@@ -17,7 +17,12 @@ from tests.reference.quick_time import QuickTime
 from tests.reference.reading_cluster import ReadingCluster
 from tests.reference.tiered import aiven, tier
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.errors import ReadBackHeldError, UnprovenPlaceError, WrongPlaceError
+from tiersnap.remote_storage.errors import (
+    BrokerUnavailableError,
+    ReadBackHeldError,
+    UnprovenPlaceError,
+    WrongPlaceError,
+)
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -210,6 +215,22 @@ def test_read_back_killed_at_any_request_leaves_nothing_for_long():
         assert [key for key in objects(store) if not key.startswith(PROBES)] == ["kept"], step
         step += 1
     assert kills > 30
+
+
+def test_topic_that_brokers_do_not_delete_is_named_and_goes_with_the_next_run(cluster, right):
+    def refuse(what, action):
+        if what == "deletion of a topic":
+            raise BrokerUnavailableError("model:9092: no answer")
+        return action()
+
+    said: list[str] = []
+    proof = prover(cluster.view(refuse), right, said=said).prove(aiven(right))
+    assert proof.evidence is EvidenceKind.READ_BACK
+    (topic,) = left_of(cluster, right)
+    assert f"kafka-topics --delete --topic {topic}" in said
+    with pytest.raises(UnprovenPlaceError):
+        prover(cluster, right, prove=False).prove(aiven(right))
+    assert left_of(cluster, right) == []
 
 
 def test_topic_of_a_killed_run_elsewhere_goes_after_an_hour(cluster, right):
