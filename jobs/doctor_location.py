@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JudgedLocation:
-    """Whether brokers read the remote location."""
+    """State of the remote location."""
 
     state: LocationState
     sentence: Annotated[str, Meta(description="with the evidence")]
@@ -36,7 +36,7 @@ class JudgedLocation:
 
 
 def judge_location(view: RemoteView, log_dirs: Sequence[str], compared: Compared | None) -> JudgedLocation | None:
-    """Return what the cluster says of the location, or else the running broker of LOGDIR; None if neither can tell."""
+    """Return the state of the location by the cluster, or by the running broker of LOGDIR; None without either."""
     if view.remote is None:
         return None
     if compared is not None:

@@ -169,7 +169,7 @@ def doctor(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )
     is_elsewhere = location is not None and location.is_contradicted
-    if is_elsewhere:  # what lies there says nothing of this host, and no command may name it
+    if is_elsewhere:  # ask nothing there, and print no command with it
         view = replace(view, remote=None)
     view = view if compared is None else replace(view, layout=compared.layout)
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))

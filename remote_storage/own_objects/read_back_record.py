@@ -1,12 +1,12 @@
-"""What the brokers of one cluster read back from a remote location: one object per cluster, in the location itself.
+"""The result of a read-back: one object per cluster, in the remote location itself.
 
     claims/read-back-<cluster id>.json
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
-A replica of the location holds the object, too, under another URI or on another server, where it does not count. It
-ends when the configuration of the brokers changes, of which it has a digest. While a record is read back, `brokers` is
-null; `topic` is the topic that was made for it, and `process` the one that deletes it.
+A replica of the location holds the object, too, but under another URI or on another server, so it does not count there.
+`brokers` is a digest of the brokers' configuration; the result ends when the digest changes. During a read-back
+`brokers` is null, `topic` is the topic of the read-back, and `process` deletes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 _log = logging.getLogger(__name__)
 
 PROBE_TOPIC = "tiersnap-read-back-"
-"""How the names of all topics begin that are made for this."""
+"""Beginning of the names of all topics for read-backs."""
 STALE_AFTER_MS = 120_000
 _LARGEST_RECORD = 4096  # bytes
 _HINT = "delete the object, then run the same command again: it is written anew"
@@ -36,7 +36,7 @@ _HINT = "delete the object, then run the same command again: it is written anew"
 
 @dataclass(frozen=True, slots=True)
 class ReadBackRecord:
-    """What was read back, or is being read back; see the module."""
+    """A finished read-back, or one under way; see the module."""
 
     cluster_id: str
     uri: str
@@ -76,7 +76,7 @@ def decode_read_back(data: bytes, *, name: str) -> ReadBackRecord:
 
 
 class ReadBackStore:
-    """The object of one cluster in one location; what is written replaces what this object has found, and no other."""
+    """The object of one cluster in one location; a write replaces only the object that the last `find` returned."""
 
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
         """Take the location that is `store` on `server`, for the brokers of a cluster."""
@@ -88,10 +88,10 @@ class ReadBackStore:
         self._written = self._empty
 
     def find(self) -> ReadBackRecord | None:
-        """Return the record; None if there is none, or only another location's, of which this one is a copy.
+        """Return the record; None without one, and for a record of another location, of which this one is a copy.
 
         Raises:
-            CorruptDataError: what is there is no such record.
+            CorruptDataError: the object is damaged.
         """
         found = stored_json.read(self._store, self._key, decode_read_back, limit=_LARGEST_RECORD)
         self._etag, self._holder = None if found is None else found.etag, None
@@ -122,7 +122,7 @@ class ReadBackStore:
         self._write(replace(self._written, renewals=self._written.renewals + 1))
 
     def keep(self, brokers: str) -> None:
-        """Record what was read back; `brokers` is the digest of their configuration."""
+        """Record a proof; `brokers` is the digest of their configuration."""
         self._write(replace(self._empty, brokers=brokers))
 
     def drop(self) -> None:

@@ -1,7 +1,7 @@
-"""A digest of what brokers show of their remote storage and of their starts.
+"""A digest of the brokers' configuration of remote storage, as far as a client sees it.
 
-Brokers read `rsm.config.*` when they start, and hide the values. A broker that starts again begins a new leader epoch
-of each partition that it leads, so the leader epochs of `__remote_log_metadata` tell of a restart.
+Brokers read `rsm.config.*` when they start, and hide the values. A restart of a broker raises the leader epoch of each
+partition that it leads. So the digest covers the visible settings and the leader epochs of `__remote_log_metadata`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _KIND = EvidenceKind.SERVER_PROPERTIES
 
 
 def other_cluster(cluster_id: str, log_dirs: Iterable[str], server: str) -> Evidence | None:
-    """Return the contradiction that a log directory which the user named is of another cluster; None if none is.
+    """Return the contradiction that the user named a log directory of another cluster; None without one.
 
     Args:
         cluster_id: that of the cluster at `server`.
@@ -88,7 +88,7 @@ def _cluster_of(log_dir: Path) -> str:
 
 
 def settings_evidence(found: Sequence[BrokerSettings | str], location: RemoteLocation) -> Evidence:
-    """Return what the settings of brokers on this host say of a remote location."""
+    """Return the evidence that the settings of brokers on this host give for a remote location."""
     if not found:
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
     each = [_one(broker, location) if isinstance(broker, BrokerSettings) else broker for broker in found]
@@ -142,7 +142,7 @@ def server_of(store: ObjectStore) -> str:
 
 
 def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
-    """Compare where a broker keeps remote segments with a location; another endpoint alone says nothing.
+    """Compare the location of a broker's remote segments with another; a different endpoint alone is no evidence.
 
     One server has many addresses: port forwards, VPC endpoints, names inside and outside a network.
     """
@@ -167,7 +167,7 @@ def _compare_directories(broker: BrokerSettings, theirs: StoragePlace, ours: Sto
 
 
 def _is_same_folder(theirs: Path, ours: Path) -> bool:
-    """Compare two folders, also if neither was made yet: the plugin makes that of its prefix with the first object."""
+    """Compare two folders that may not exist yet: the plugin creates its prefix with the first object."""
     try:
         return theirs.samefile(ours)
     except FileNotFoundError:

@@ -66,9 +66,9 @@ class Looked:
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:
-        """Return that S3 replication made an object of the newest of these segments, or any object if none was found.
+        """Return the contradiction that S3 replication made the newest segment, or any object if no segment was found.
 
-        None if the object has no such mark.
+        None without the mark of replication.
         """
         store = self.location.store
         beginning = "" if self.found is None else self.location.layout.stem(self.found)

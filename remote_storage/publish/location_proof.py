@@ -127,7 +127,7 @@ class LocationVerdict:
             raise WrongPlaceError(self.sentence, hint=NAME_THE_PLACE)
 
     def require(self, *, is_unproven_allowed: bool = False, is_read_back_planned: bool = False) -> PlaceProof:
-        """Return leave to publish to the location, and to upload what is published at once.
+        """Return leave to publish to the location, and to upload segments that are published in the same run.
 
         Args:
             is_unproven_allowed: `--unproven` was given, which covers missing evidence and no contradiction.

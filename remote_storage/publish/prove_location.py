@@ -50,7 +50,7 @@ class ProvePlace:
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    log_dirs: Sequence[str]  # of brokers, that were named; those that brokers name themselves are looked at as well
+    log_dirs: Sequence[str]  # of brokers, as the user named them; the brokers' own log.dirs are added
     is_read_back_wanted: bool  # --prove
     is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
     apply: bool  # whether a record may be read back now
@@ -82,7 +82,7 @@ class ProvePlace:
         return looked.location
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Return whether brokers read this location, by what can be told without a read-back; nothing is written.
+        """Return the state of a location by all evidence but a new read-back; this writes nothing.
 
         Raises:
             TransientError: brokers or the store do not answer.
@@ -127,7 +127,7 @@ class ProvePlace:
 
     @staticmethod
     def _is_read_back_needed(found: LocationVerdict) -> bool:
-        """Return whether a read-back can change what is known; one that the configuration confirms is kept, too."""
+        """Return whether a read-back can change the state, or add a kept proof to the broker's configuration."""
         is_kept = any(each.kind is EvidenceKind.READ_BACK and each.is_proof for each in found.evidence)
         by_settings = found.decided_by is not None and found.decided_by.kind is EvidenceKind.SERVER_PROPERTIES
         return not is_kept and (found.is_open or (by_settings and found.state is LocationState.PROVEN))

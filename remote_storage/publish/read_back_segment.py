@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ from tiersnap.snapshot.formats.encoded_batch import encode_batch
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class NonceSegment:
         with self._bundle() as bundle:
             metadata = bundle.metadata(at, broker_id=self.leader, event_timestamp=int(time.time() * 1000))
             copy_segment(location, bundle, metadata)
+        _log.info("uploaded %d records to %s", self.count, location.log_uri(metadata))
         return metadata
 
     @contextmanager

@@ -64,10 +64,10 @@ _SECONDS, _MORE_SECONDS, _POLL_SECONDS = 30.0, 30.0, 0.5
 
 
 class FirstRecord(Enum):
-    """What brokers return for offset 0."""
+    """The answer of brokers for offset 0."""
 
     NONCE = "NONCE"
-    LOCAL = "LOCAL"  # of the local log, or of a copy that the broker made of it
+    LOCAL = "LOCAL"  # from the local log, or from a copy that the broker uploaded
     FAILED = "FAILED"  # the broker cannot read the segment that it knows
     NOTHING = "NOTHING"  # in time, or for a reason that passes
 
@@ -181,7 +181,7 @@ class ReadBackTopic:
         raise self._unavailable("no record can be read")
 
     def first(self, consumer: Consumer, nonce: bytes) -> FirstRecord:
-        """Return what brokers give now for offset 0."""
+        """Return the brokers' answer for offset 0."""
         message = self._ask(consumer)
         if message is None:
             return FirstRecord.NOTHING
@@ -191,7 +191,7 @@ class ReadBackTopic:
         _log.debug("%s offset 0: %s", self.name, error.str())
         if error.name() in PASSING:
             return FirstRecord.NOTHING
-        if error.name() != "UNKNOWN":  # of a broker: it is not what a missing object gives
+        if error.name() != "UNKNOWN":  # UNKNOWN_SERVER_ERROR is a broker's answer for a missing object
             raise self.cluster.to_error(f"reading {self.name}", error)
         return FirstRecord.FAILED
 

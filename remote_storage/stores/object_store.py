@@ -64,7 +64,7 @@ class ObjectInfo:
     # as put; empty in listings and for directories, which keep none
     metadata: Mapping[str, str] = field(default_factory=dict)
     lock: str = ""  # why the store does not let it be deleted now, as `head` tells; "" where it tells nothing of that
-    is_replica: bool = False  # whether `head` tells that S3 replication made it, from an object of another bucket
+    is_replica: bool = False  # whether S3 replication made it from an object of another bucket; from `head` alone
 
 
 @dataclass(frozen=True, slots=True)
