@@ -19,13 +19,13 @@ from tiersnap.jobs.output import and_more, of_row
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE
-from tiersnap.snapshot.errors import GateError
+from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+    from tiersnap.remote_storage.publish.location_proof import LocationVerdict
 
 MOST_MISSING = 5
 _OF_MEND = (
@@ -144,16 +144,14 @@ class Compared:
 
     Attributes:
         layout: name of that which brokers read.
-        place: whether brokers read there, in a sentence.
+        location: whether brokers read there.
         records: of the cluster, all of them.
-        doubt: why that is not proven; None if it is.
     """
 
     missing: Missing
     layout: str
-    place: str
+    location: LocationVerdict
     records: MetadataCache
-    doubt: GateError | None = None
 
 
 def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
@@ -175,18 +173,14 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
             return read_by_brokers(cluster, reader, lambda _: True).segments
 
         missing = find_missing(ask(), ask, reader.cache.ours, location)
-    layout = location.layout.name
-    try:
-        return Compared(missing, layout, prover.prove(location).sentence, reader.cache)
-    except GateError as doubt:
-        return Compared(missing, layout, doubt.message, reader.cache, doubt)
+    return Compared(missing, location.layout.name, prover.verdict(location), reader.cache)
 
 
 def as_records(compared: Compared) -> RemoteRecords:
     """Return what records know and remote storage lacks, as data."""
     missing = compared.missing
     rows = [of_row(MissingRemoteSegment, fields_of_missing(each)) for each in missing.segments]
-    return RemoteRecords(missing.known, missing.sentence, compared.place, rows)
+    return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
 
 
 def lines_of(compared: Compared) -> Iterator[str]:
@@ -202,19 +196,17 @@ def lines_of(compared: Compared) -> Iterator[str]:
         )
     if len(missing.segments) > MOST_MISSING:
         yield and_more(len(missing.segments) - MOST_MISSING, "segment")
-    yield compared.place
 
 
 def next_step(compared: Compared, log_dirs: Iterable[str]) -> Iterator[str]:
-    """Yield the line that mends what is missing, with the options that the running command was given."""
-    if not compared.missing.segments:
+    """Yield the line that mends what is missing, with the options that the running command was given.
+
+    None carries a location that brokers do not read.
+    """
+    if not compared.missing.segments or compared.location.state is LocationState.CONTRADICTED:
         return
-    from tiersnap.remote_storage.errors import WrongPlaceError
     from tiersnap.remote_storage.inventory.segment_objects import mandatory
 
-    if isinstance(compared.doubt, WrongPlaceError):
-        yield f"brokers do not read here: {NAME_THE_PLACE}"
-        return
     given = given_options(click.get_current_context())
     words = [word for name in _OF_MEND for word in given.get(name, ())]
     if compared.missing.elsewhere is None:

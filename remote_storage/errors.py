@@ -30,6 +30,10 @@ class UnblockHeldError(TransientError):
     """Raised when another run of `unblock` is at a topic: only one may switch its copying off and on."""
 
 
+class ReadBackHeldError(TransientError):
+    """Raised when another run is reading a record back from a location; one run at a time does that."""
+
+
 class ClaimedError(TransientError):
     """Raised when another attempt holds the claim of a segment; names it."""
 
@@ -103,6 +107,10 @@ class BrokerUnavailableError(TransientError):
 
 class ClusterRefusedError(UsageError):
     """Raised when a broker says no for good: not authorized, not supported, an invalid setting."""
+
+
+class TopicRefusedError(ClusterRefusedError):
+    """Raised when a cluster refuses to create a topic of ours: not authorized, or a config that it does not know."""
 
 
 class MetadataTopicAbsentError(UsageError):

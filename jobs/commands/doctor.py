@@ -28,6 +28,7 @@ from tiersnap.jobs.doctor_cluster import (
     next_step,
     told_copies,
 )
+from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.next_command import place_words
 from tiersnap.jobs.option_types import clock, once
@@ -93,10 +94,12 @@ class DoctorResult:
     """The host, and what comes next.
 
     `remote` is empty without --remote, `hung` and `twice` without --bootstrap-server; `records` is null without both.
+    `location` is null if neither a cluster nor the running broker of LOGDIR tells.
     """
 
     log_dirs: list[ExaminedLogDir]
     version: str
+    location: JudgedLocation | None
     remote: list[ProbeAnswer]
     records: RemoteRecords | None
     findings: list[Finding]
@@ -148,6 +151,9 @@ def doctor(
     forgotten producers, as brokers leave them after a rebuild from remote storage, and says what producers would meet
     if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
 
+    --remote is compared with what the running broker of LOGDIR or the cluster reads. If they read another location, the
+    command names it, asks nothing there, and exits with 4, or with 5 if segments are missing.
+
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
     that puts them back. Exits 5 if there is one.
 
@@ -162,15 +168,19 @@ def doctor(
     if not log_dirs and view.remote is None and cluster is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
     verified = verified_partitions(checks_file)
-    answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
     compared = compare_records(cluster, view, output.talk)
+    location = judge_location(view, log_dirs, compared)
     copies = told_copies(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )
+    is_elsewhere = location is not None and location.is_contradicted
+    if is_elsewhere:  # ask nothing there, and print no command with it
+        view = replace(view, remote=None)
     view = view if compared is None else replace(view, layout=compared.layout)
+    answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
     host = _look(output, log_dirs, log_starts, view, cluster, broker_expiry) if log_dirs else Host(())
     if output.format is Format.TABLE:
-        width, sections = terminal_width(), _sections(host, answers, compared, copies)
+        width, sections = terminal_width(), _sections(host, answers, compared, copies, location)
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, view.remote)
         for name, lines in sections.items():
@@ -178,10 +188,10 @@ def doctor(
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, host.errors)
     else:
-        output.document(_result(host, answers, compared, copies, verified), errors=host.errors)
+        output.document(_result(host, answers, compared, copies, verified, location), errors=host.errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
-    hangs = ExitCode.GATE_REFUSED if copies.hung else ExitCode.OK
-    code = found or host.exit_code or hangs or exit_code_of(answers)
+    refused = ExitCode.GATE_REFUSED if copies.hung or is_elsewhere else ExitCode.OK
+    code = found or host.exit_code or refused or exit_code_of(answers)
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(ExitCode(code), clock(), len(copies.hung) if was_asked else None))
     return code
@@ -231,12 +241,14 @@ def _result(
     compared: Compared | None,
     copies: ToldCopies,
     verified: list[VerifiedPartition],
+    location: JudgedLocation | None,
 ) -> DoctorResult:
     has_host = bool(host.log_dirs)
     mending = list(_of_cluster(host, compared, copies))
     return DoctorResult(
         log_dirs=[_row(host, each) for each in host.log_dirs],
         version=host.version() if has_host else "",
+        location=location,
         remote=list(answers),
         records=None if compared is None else as_records(compared),
         findings=list(host.findings),
@@ -280,14 +292,19 @@ def _of_cluster(host: Host, compared: Compared | None, copies: ToldCopies) -> It
     """Yield what to type about the cluster."""
     log_dirs = [each.uri for each in host.log_dirs]
     yield from () if compared is None else next_step(compared, log_dirs)
-    yield from free_hung(copies, log_dirs, host.remote)
+    yield from free_hung(copies, log_dirs, host.remote or host.broker_remote)
 
 
 def _sections(
-    host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None, copies: ToldCopies
+    host: Host,
+    answers: Sequence[ProbeAnswer],
+    compared: Compared | None,
+    copies: ToldCopies,
+    location: JudgedLocation | None,
 ) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
-    of_remote = {"remote": [_answer_line(each) for each in answers]} if answers else {}
+    of_remote = {"location": list(location.lines())} if location is not None else {}
+    of_remote |= {"remote": [_answer_line(each) for each in answers]} if answers else {}
     of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
     of_remote |= {"copies": list(copies.said)} if copies.said else {}
     mending = list(_of_cluster(host, compared, copies))

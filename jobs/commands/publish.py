@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 Talk = Callable[[str], None]
-PROBE_TOPIC = "tiersnap-probe"
 brokers_layout_option = click.option(
     "--layout",
     type=click.Choice(opt.LAYOUTS),
@@ -36,9 +35,9 @@ brokers_layout_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """The ways in which a place may be proven: by a probe topic whose name begins so, if any; or not (`unproven`)."""
+    """Options of the proof of a remote location: by a read-back (`prove`); or none (`unproven`)."""
 
-    probe_topic: str | None = None
+    prove: bool = False
     unproven: bool = False
 
     def prover(
@@ -50,7 +49,7 @@ class ProofRequest:
         *,
         apply: bool,
     ) -> ProvePlace:
-        """Return the looks at `store` that were asked for, also in `log_dirs` (URIs or paths).
+        """Return what gathers the evidence for `store`, also in `log_dirs` (URIs or paths).
 
         MetadataTopicAbsentError if the cluster has no metadata topic.
         """
@@ -59,7 +58,7 @@ class ProofRequest:
         from tiersnap.snapshot.log.places import place_of
 
         topic, paths = MetadataTopic.of(cluster), [place_of(uri) for uri in log_dirs]
-        return ProvePlace(cluster, topic, store, paths, self.probe_topic, self.unproven, apply, talk)
+        return ProvePlace(cluster, topic, store, paths, self.prove, self.unproven, apply, talk)
 
 
 # Given to the command as `proof: ProofRequest`.
@@ -67,14 +66,12 @@ proof_options = opt.as_one(
     "proof",
     ProofRequest,
     once(
-        "--probe-topic",
-        is_flag=False,
-        flag_value=PROBE_TOPIC,
-        metavar="[NAME]",
-        help="If nothing else proves where brokers read, create a topic whose name begins so, look where its broker "
-        f"tiers it, and delete it.  [NAME: {PROBE_TOPIC}]",
+        "--prove",
+        is_flag=True,
+        help="Let the brokers read a record back from --remote, through a topic that is created and deleted again. "
+        "Takes minutes, and is kept there until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
     ),
-    once("--unproven", is_flag=True, help="Go on if nothing proves that brokers read --remote."),
+    once("--unproven", is_flag=True, help="Go on without evidence; it overrides no contradiction."),
 )
 
 
@@ -99,7 +96,7 @@ class PlaceRequest:
         """Return the looks at its store, written to if the command `writes`; SourceNotFoundError if it is not there."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
-        store = open_existing_store(self.remote, self.s3, writes=writes)
+        store = open_existing_store(self.remote, self.s3, writes=writes or (apply and self.proof.prove))
         return self.proof.prover(cluster, store, talk, log_dirs, apply=apply)
 
 
@@ -178,9 +175,10 @@ def publish(
     be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right
     before its records are written, and behind them. A stuck copier is freed by tiersnap unblock.
 
-    Before the first record one of these proves that brokers read --remote: the newest segment that brokers uploaded
-    themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
-    tiers a new topic there. Otherwise, and if one of them contradicts, nothing is published and the exit code is 4.
+    Before the first record one of these proves that brokers read --remote: a broker that runs on this host was started
+    with it; or brokers read a record back from there, with --prove. Segments that are there prove nothing: a replica
+    of the bucket has them, too. Without a proof, and if there is a contradiction, nothing is published and the exit
+    code is 4.
     """
     from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish

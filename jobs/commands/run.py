@@ -226,6 +226,9 @@ def run(
 
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
+
+    If a running broker of this host holds a --source and its configuration names another bucket, prefix, directory or
+    layout than --remote, nothing is written and the exit code is 4.
     """
     if print_submit:
         from tiersnap.jobs import run as submitted

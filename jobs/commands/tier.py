@@ -185,18 +185,24 @@ def tier(
     LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
+
+    If a running broker holds LOGDIR and its configuration names another bucket, prefix, directory or layout than
+    --remote, nothing is written and the exit code is 4.
     """
     from tiersnap.jobs.host_report import host_run, write_report_and_metrics
     from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.remote_location import open_location
+    from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    host = request.host_in(open_location(request.store, request.layout or ""), every_boundary=every_boundary)
+    location = open_location(request.store, request.layout or "")
+    host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
+    beside_brokers(log_dirs, location).refuse_contradiction()
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)

@@ -93,9 +93,9 @@ def unblock(
     A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
     copying, and the broker begins the copy anew.
 
-    Before anything is tiered one of these proves that brokers read --remote: the newest segment that brokers uploaded
-    themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
-    tiers a new topic there. Otherwise, and if one of them contradicts, nothing is done and the exit code is 4.
+    Before anything is tiered one of these proves that brokers read --remote: a broker that runs on this host was
+    started with it; or brokers read a record back from there, with --prove. Without a proof, and if there is a
+    contradiction, nothing is written and the exit code is 4.
 
     Copying is disabled for about three seconds. Meanwhile the topic's retention and local retention are endless, since
     the broker would delete remote segments too. The topic's configs are saved in remote storage first: if the command

@@ -16,6 +16,8 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
+from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
@@ -69,9 +71,11 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
         TransientError: the store or the cluster does not answer.
         RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
         ConditionsIgnoredError: the store ignores the conditions that claims rest on.
+        WrongPlaceError: the running broker of a source on this host reads another location.
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
+    beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.apply else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
     given = RunInput(found, store, told=told)

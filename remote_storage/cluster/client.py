@@ -248,6 +248,17 @@ class Cluster:
         starts, ends = self._offsets(wanted, OffsetSpec.earliest()), self._offsets(wanted, OffsetSpec.latest())
         return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
+    def leader_epochs(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Leader and its leader epoch of some partitions of a topic, by number; -1 for what is not known now.
+
+        A broker that restarts ends its leader epochs.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        leaders = self.topics([topic])[topic].leaders
+        found = self._list_offsets([(topic, number) for number in numbers], OffsetSpec.latest())
+        return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
+
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
         """Log start, remote segments included, of each partition that has a leader."""
         led = [each for each, leader in leaders.items() if leader >= 0]
@@ -284,16 +295,21 @@ class Cluster:
     def _offsets(
         self, partitions: list[tuple[str, int]], spec: OffsetSpec, *, is_stable: bool = False
     ) -> dict[tuple[str, int], int]:
+        found = self._list_offsets(partitions, spec, is_stable=is_stable)
+        return {partition: int(info.offset) for partition, info in found.items()}
+
+    def _list_offsets(
+        self, partitions: list[tuple[str, int]], spec: OffsetSpec, *, is_stable: bool = False
+    ) -> dict[tuple[str, int], ListOffsetsResultInfo]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
         level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
-        found: dict[tuple[str, int], int] = {}
+        found: dict[tuple[str, int], ListOffsetsResultInfo] = {}
         for start in range(0, len(partitions), _BATCH):
             wanted = {TopicPartition(*each): spec for each in partitions[start : start + _BATCH]}
             listed = self._client().list_offsets(wanted, isolation_level=level, request_timeout=SECONDS)
             for at, future in listed.items():
-                result: ListOffsetsResultInfo = self._result(f"offsets of {at.topic}-{at.partition}", future)
-                found[at.topic, at.partition] = int(result.offset)
+                found[at.topic, at.partition] = self._result(f"offsets of {at.topic}-{at.partition}", future)
         return found
 
     def _settings(self, resource: ConfigResource, what: str) -> dict[str, TopicConfig]:
@@ -350,6 +366,10 @@ class Cluster:
             hint="the broker's log says more",
             code=error.name(),
         )
+
+
+def _epoch_of(info: ListOffsetsResultInfo) -> int:
+    return -1 if info.leader_epoch is None else int(info.leader_epoch)
 
 
 def _kafka_uuid(text: str) -> str:

@@ -23,11 +23,13 @@ Producer snapshots and what a run says of them, which no plugin knows:
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
 Claims, by which attempts at one segment know of each other, a partition's manifests as they were read, what `unblock`
-has to put back in a topic's settings, and what asks a store whether it keeps its conditions:
+has to put back in a topic's settings, what brokers of a cluster read back, and what asks a store whether it keeps its
+conditions:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     claims/<topic>-<topic id>/<partition>/manifests.json
     claims/<topic>-<topic id>/unblock.json
+    claims/read-back-<cluster id>.json
     claims/probe-<32 hex digits>
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
@@ -64,6 +66,7 @@ LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 _OFFSET = "[0-9]{20}"
 _NUMBER = "0|[1-9][0-9]{0,9}"
 _SHOWN = 256  # characters of a key, in an error
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
@@ -202,6 +205,17 @@ def unblock(topic: str, topic_id: str) -> str:
     """Key of what `unblock` has to put back in the settings of a topic."""
     name = TopicIdPartition(topic, topic_id, 0)
     return f"{CLAIMS}/{name.topic}-{name.topic_id}/{KeyKind.UNBLOCK.suffix}"
+
+
+def read_back(cluster_id: str) -> str:
+    """Key of what the brokers of a cluster read back from a location.
+
+    Raises:
+        InvalidKeyError: a cluster id is 1 to 64 letters, digits and `-_`.
+    """
+    if not _CLUSTER_ID.fullmatch(cluster_id):
+        raise InvalidKeyError(f"{cluster_id[:_SHOWN]!r} is not a cluster id: 1 to 64 letters, digits, dashes, _")
+    return f"{CLAIMS}/read-back-{cluster_id}.json"
 
 
 def topic(topic: str, *, local: bool = False) -> str:

@@ -126,9 +126,9 @@ class MendTier:
             mended.failures.append(error)
         mended.wrong += len((bad or {}).keys() - {each.metadata.id.segment_id for each in lost})
         if mended.proof is None and (lost or bad or self.request.delete_bad):
-            if self.request.apply:
-                check_conditions(self.logs.store)
             mended.proof = self.prove()
+            if self.request.apply:  # writes, so not before the proof
+                check_conditions(self.logs.store)
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         try:
             done = self._put_back(done) if done else []

@@ -127,7 +127,7 @@ def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | Incomplet
 
 
 def exit_code_of(done: Iterable[Mending], failures: Iterable[TiersnapError] = ()) -> ExitCode:
-    """OK, also of a plan; PARTIAL where some failed; where all did as they all ask for, else DATA_CORRUPT.
+    """Return OK if nothing failed, PARTIAL if some segments failed, the code that all share, else DATA_CORRUPT.
 
     Args:
         failures: of whole partitions.
@@ -138,5 +138,4 @@ def exit_code_of(done: Iterable[Mending], failures: Iterable[TiersnapError] = ()
         return ExitCode.OK
     if len(codes) < len(found):
         return ExitCode.PARTIAL
-    asked = set(codes)
-    return codes[0] if asked in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.DATA_CORRUPT
+    return codes[0] if len(set(codes)) == 1 else ExitCode.DATA_CORRUPT

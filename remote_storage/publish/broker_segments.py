@@ -1,7 +1,8 @@
 """The newest segments that a cluster's brokers uploaded themselves, looked for in a store.
 
 Which segments tiersnap published is known by the header of their records, and by the claims in the store. The newest
-one counts: an older one may lie where brokers kept segments before their settings were changed.
+one counts: an older one may lie where brokers kept segments before their settings were changed. That it is there is a
+hint and no proof: a replica of the bucket has it, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 NEWEST_RECORDS = 1000
 MOST_TRIED = 5
-_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+_FINISHED, _KIND = SegmentState.COPY_SEGMENT_FINISHED, EvidenceKind.BROKER_SEGMENT
 
 
 def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
@@ -48,24 +49,35 @@ class Looked:
 
     @property
     def evidence(self) -> Evidence:
-        """Return what this says of the place."""
-        kind = EvidenceKind.BROKER_SEGMENT
+        """Return what this says of the location."""
         keys = ", ".join(map(self.location.log_uri, self.missing))
         if self.found is None and self.missing:
-            return Evidence(
-                kind,
-                EvidenceOutcome.CONTRADICTS,
-                f"the newest segments that brokers uploaded themselves are not there: {keys}",
-            )
+            said = f"the newest segments that brokers uploaded themselves are not there: {keys}"
+            return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
         if self.found is None:
-            return Evidence(kind, EvidenceOutcome.SILENT, "no segment is left that brokers uploaded themselves")
+            said = "no segment is left that brokers uploaded themselves"
+            return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         if self.missing:
             told = f"the newest segment that brokers uploaded themselves is not there ({keys}), and an older one is"
-            return Evidence(
-                kind, EvidenceOutcome.SILENT, f"{told}: objects were lost, or brokers have another place since"
-            )
+            said = f"{told}: objects were lost, or brokers have another location since"
+            return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         key, when = self.location.log_uri(self.found), _utc(self.found.event_timestamp)
-        return Evidence(kind, EvidenceOutcome.HOLDS, f"they uploaded {key} themselves, at {when}")
+        said = f"brokers uploaded {key} at {when}, and a copy of the location has it, too"
+        return Evidence(_KIND, EvidenceOutcome.HINTS, said)
+
+    def replica_mark(self) -> Evidence | None:
+        """Return the contradiction that S3 replication made the newest segment, or any object if no segment was found.
+
+        None without the mark of replication.
+        """
+        store = self.location.store
+        beginning = "" if self.found is None else self.location.layout.stem(self.found)
+        first = next(iter(store.list(beginning)), None) if store.uri.startswith("s3://") else None
+        info = None if first is None else store.head(first.key)
+        if info is None or not info.is_replica:
+            return None
+        said = f"S3 replication made {store.uri}{info.key} from an object of another bucket"
+        return Evidence(EvidenceKind.REPLICA_MARK, EvidenceOutcome.CONTRADICTS, said)
 
 
 @dataclass(frozen=True)
@@ -114,8 +126,8 @@ def look_for(
 ) -> Looked:
     """Look for segments that brokers uploaded, until an object of one is there, or none of several.
 
-    One object proves where brokers write: nobody else has their segment id. What claims in the store name is left out:
-    tiersnap uploaded it.
+    One object suffices: no other writer has their segment id. Leave out what claims in the store name: tiersnap
+    uploaded it.
 
     Args:
         locations: the store in each layout that brokers may read.

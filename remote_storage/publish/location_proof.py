@@ -1,101 +1,158 @@
-"""Is `--remote` where the brokers keep their remote segments? What was found, and what follows from it.
+"""Decide by evidence whether brokers read a remote location: PROVEN, UNPROVEN or CONTRADICTED.
 
-Brokers believe each record that is published, whatever lies where they read. Local retention then deletes the local
-files, and if the objects are elsewhere, consumers read nothing. So before the first record the place is proven, by one
-of these:
+Brokers believe each record that is published. Local retention then deletes the local files. If the objects are in
+another place than brokers read, consumers read nothing. So before the first record the location is proven:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded themselves has an object there
-    SERVER_PROPERTIES   a broker of the cluster that runs on this host was started with that place
-    PROBE_TOPIC         a topic was made, its broker tiered it, and the segment was there
+    READ_BACK           a broker returned bytes that exist in this location alone; see read_back
+    SERVER_PROPERTIES   a broker of the cluster that runs on this host was started with this location
 
-What contradicts counts more than what holds: a bucket that is replicated holds the brokers' segments, too, and they
-do not read it. But a probe that was found says where brokers write now, whatever became of older segments.
+Presence and time of an object prove nothing: a replica, a backup and a copy of a bucket have the same objects with the
+same times. So these two are no proof:
+
+    BROKER_SEGMENT      the newest segment that brokers uploaded is there, which suffices for reading, or is not there
+    REPLICA_MARK        S3 replication made an object of the location, from one of another bucket
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 
-NAME_THE_PLACE = "give the place, its prefix and --layout as the brokers' server.properties has them"
-UNPROVEN_RISK = (
-    "brokers believe what is published: if they read another place, local retention deletes the local files and "
-    "consumers read nothing"
+NAME_THE_PLACE = "give the location, its prefix and --layout as the brokers' server.properties has them"
+HOW_TO_PROVE = (
+    "add --prove --apply: the brokers then read a record back from there; or run it on a broker's host as the broker's "
+    "user, where the broker's configuration tells"
 )
+_RISK = "if brokers read another location, local retention deletes the local files and consumers read nothing"
+
+
+class LocationState(StrEnum):
+    """The state of a remote location, by all evidence."""
+
+    PROVEN = "PROVEN"
+    UNPROVEN = "UNPROVEN"
+    CONTRADICTED = "CONTRADICTED"
 
 
 class EvidenceKind(StrEnum):
-    """The kind of evidence that a proof rests on."""
+    """The kind of evidence that a decision rests on."""
 
-    BROKER_SEGMENT = "BROKER_SEGMENT"
+    READ_BACK = "READ_BACK"
     SERVER_PROPERTIES = "SERVER_PROPERTIES"
-    PROBE_TOPIC = "PROBE_TOPIC"
-    PROBE_PLANNED = "PROBE_PLANNED"  # a plan makes no topic: --apply decides
+    REPLICA_MARK = "REPLICA_MARK"
+    BROKER_SEGMENT = "BROKER_SEGMENT"
+    READ_BACK_PLANNED = "READ_BACK_PLANNED"  # a plan reads nothing back: --apply decides
     UNPROVEN = "UNPROVEN"  # --unproven
 
 
 class EvidenceOutcome(StrEnum):
-    """The outcome of evidence for the place."""
+    """The outcome of evidence for the location."""
 
-    HOLDS = "HOLDS"
-    CONTRADICTS = "CONTRADICTS"
+    PROVES = "PROVES"
+    HINTS = "HINTS"  # suffices for reading
     SILENT = "SILENT"
+    CONTRADICTS = "CONTRADICTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence of one look; `says` is a clause for people."""
+    """One piece of evidence; `sentence` is a clause for people."""
 
     kind: EvidenceKind
     outcome: EvidenceOutcome
-    says: str
+    sentence: str
+
+    @property
+    def is_proof(self) -> bool:
+        """Return whether it shows that brokers read the location."""
+        return self.outcome is EvidenceOutcome.PROVES
+
+
+# The first of these that was found decides; without one the location is unproven. The broker's configuration outranks
+# the mark, because a bucket that was migrated by replication has marked objects. A read-back does not outrank it,
+# because two buckets that are replicated both ways return each other's bytes.
+_DECISIVE = (
+    (EvidenceKind.READ_BACK, EvidenceOutcome.CONTRADICTS),
+    (EvidenceKind.SERVER_PROPERTIES, EvidenceOutcome.CONTRADICTS),
+    (EvidenceKind.SERVER_PROPERTIES, EvidenceOutcome.PROVES),
+    (EvidenceKind.REPLICA_MARK, EvidenceOutcome.CONTRADICTS),
+    (EvidenceKind.READ_BACK, EvidenceOutcome.PROVES),
+    (EvidenceKind.BROKER_SEGMENT, EvidenceOutcome.CONTRADICTS),
+)
+_STATE_OF = {
+    EvidenceOutcome.PROVES: LocationState.PROVEN,
+    EvidenceOutcome.CONTRADICTS: LocationState.CONTRADICTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceProof:
-    """The proof that records may be published; `sentence` is shown to people and stands in the JSON."""
+    """Leave to write to a location; `sentence` is shown to people and stands in the JSON."""
 
     evidence: EvidenceKind
     sentence: str
 
 
-def decide(
-    place: str, evidence: Iterable[Evidence], *, is_unproven_allowed: bool = False, is_probe_planned: bool = False
-) -> PlaceProof:
-    """Return the proof that brokers read `place`, by all evidence there is.
+@dataclass(frozen=True, slots=True)
+class LocationVerdict:
+    """The state of a location, and the evidence for it."""
 
-    Args:
-        is_unproven_allowed: `--unproven` was given: nothing is refused.
-        is_probe_planned: a probe topic will decide before anything is written.
+    state: LocationState
+    location: str  # for messages
+    evidence: tuple[Evidence, ...]
+    decided_by: Evidence | None  # None if the location is unproven
 
-    Raises:
-        WrongPlaceError: something contradicts.
-        UnprovenPlaceError: nothing holds.
-    """
-    found = list(evidence)
-    holds = [each for each in found if each.outcome is EvidenceOutcome.HOLDS]
-    against = [each for each in found if each.outcome is EvidenceOutcome.CONTRADICTS]
-    is_probed = any(each.kind is EvidenceKind.PROBE_TOPIC for each in holds)
-    counting = [each for each in against if not (is_probed and each.kind is EvidenceKind.BROKER_SEGMENT)]
-    if holds and not counting:
-        however = "".join(f"; however, {each.says}" for each in against)
-        return PlaceProof(holds[0].kind, f"brokers read {place}: {'; '.join(each.says for each in holds)}{however}")
-    said = "; ".join(each.says for each in counting or found) or "nothing was found that could tell"
-    if is_unproven_allowed:
-        return PlaceProof(EvidenceKind.UNPROVEN, f"nothing proves that brokers read {place}: {said}; {UNPROVEN_RISK}")
-    if is_probe_planned and all(each.kind is EvidenceKind.BROKER_SEGMENT for each in counting):
-        return PlaceProof(
-            EvidenceKind.PROBE_PLANNED,
-            f"nothing proves yet that brokers read {place}: {said}; with --apply a probe topic decides",
-        )
-    if counting:
-        raise WrongPlaceError(
-            f"{place}: not where brokers read: {said}", hint=f"{NAME_THE_PLACE}; --unproven goes on all the same"
-        )
-    raise UnprovenPlaceError(
-        f"{place}: nothing proves that brokers read it: {said}",
-        hint="run it on a broker's host as the broker's user, or give --probe-topic; --unproven goes on all the same",
-    )
+    @property
+    def sentence(self) -> str:
+        """Return the state and what decided it, in one sentence."""
+        if self.decided_by is None:
+            found = "; ".join(each.sentence for each in self.evidence) or "there is no evidence"
+            return f"nothing proves that brokers read {self.location}: {found}"
+        if self.state is LocationState.CONTRADICTED:
+            return f"{self.location}: not where brokers read: {self.decided_by.sentence}"
+        against = [each.sentence for each in self.evidence if each.outcome is EvidenceOutcome.CONTRADICTS]
+        return "; however, ".join([f"brokers read {self.location}: {self.decided_by.sentence}", *against])
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a read-back can change the state: lost objects do not show that brokers read elsewhere."""
+        return self.decided_by is None or self.decided_by.kind is EvidenceKind.BROKER_SEGMENT
+
+    def refuse_contradiction(self) -> None:
+        """Raise WrongPlaceError if the location is contradicted."""
+        if self.state is LocationState.CONTRADICTED:
+            raise WrongPlaceError(self.sentence, hint=NAME_THE_PLACE)
+
+    def require(self, *, is_unproven_allowed: bool = False, is_read_back_planned: bool = False) -> PlaceProof:
+        """Return leave to publish to the location, and to upload segments that are published in the same run.
+
+        Args:
+            is_unproven_allowed: `--unproven` was given, which covers missing evidence and no contradiction.
+            is_read_back_planned: a read-back decides before anything is written.
+
+        Raises:
+            WrongPlaceError: the location is contradicted; no option overrides that.
+            UnprovenPlaceError: nothing proves it.
+        """
+        if is_read_back_planned and self.is_open:
+            said = f"{self.sentence}; with --apply a record that brokers read back decides"
+            return PlaceProof(EvidenceKind.READ_BACK_PLANNED, said)
+        self.refuse_contradiction()
+        if self.decided_by is not None:
+            return PlaceProof(self.decided_by.kind, self.sentence)
+        if is_unproven_allowed:
+            return PlaceProof(EvidenceKind.UNPROVEN, f"{self.sentence}; {_RISK}")
+        raise UnprovenPlaceError(self.sentence, hint=HOW_TO_PROVE)
+
+
+def decide(location: str, evidence: Sequence[Evidence]) -> LocationVerdict:
+    """Return the state of a location by all evidence that was found."""
+    found = tuple(evidence)
+    for decisive in _DECISIVE:
+        for each in found:
+            if (each.kind, each.outcome) == decisive:
+                return LocationVerdict(_STATE_OF[each.outcome], location, found, each)
+    return LocationVerdict(LocationState.UNPROVEN, location, found, None)

@@ -1,12 +1,12 @@
-"""The one way to the proof that `--remote` is where brokers read; `publish`, `unblock` and `mend` all take it.
+"""Gather the evidence that brokers read a remote location; `publish`, `unblock`, `mend` and `doctor` go by it.
 
-See location_proof for what counts, broker_segments, broker_hosts and probe_topic for the looks.
+See location_proof for what decides; broker_evidence, broker_segments and read_back for the evidence.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,19 +14,30 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, in_each_layout, open_location
-from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
-from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome, PlaceProof, decide
-from tiersnap.remote_storage.publish.probe_topic import ProbeTopic
-from tiersnap.remote_storage.publish.storage_manager import (
-    CLASS_NAME,
-    BrokerAnswer,
-    ask_brokers,
+from tiersnap.remote_storage.own_objects.read_back_record import ReadBackRecord, ReadBackStore
+from tiersnap.remote_storage.publish.broker_configuration import configuration_digest
+from tiersnap.remote_storage.publish.broker_evidence import (
     brokers_here,
-    layout_of_classes,
+    name_of,
+    other_cluster,
+    server_of,
     settings_evidence,
 )
+from tiersnap.remote_storage.publish.broker_segments import BrokerSegments
+from tiersnap.remote_storage.publish.location_proof import (
+    Evidence,
+    EvidenceKind,
+    EvidenceOutcome,
+    LocationState,
+    LocationVerdict,
+    PlaceProof,
+    decide,
+)
+from tiersnap.remote_storage.publish.read_back import ReadBack
+from tiersnap.remote_storage.publish.read_back_topic import ReadBackTopic
+from tiersnap.remote_storage.publish.storage_manager import CLASS_NAME, BrokerAnswer, ask_brokers, layout_of_classes
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.host.running import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -34,15 +45,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProvePlace:
-    """The looks at one store."""
+    """The evidence for locations in one store."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    log_dirs: Sequence[str]  # of brokers, that were named; those that brokers name themselves are looked at as well
-    probe_topic: str | None  # what the name of a probe topic begins with; None where none may be made
-    is_unproven_allowed: bool  # nothing is refused but another layout than the brokers'
-    apply: bool  # whether a topic may be made now
+    log_dirs: Sequence[str]  # of brokers, as the user named them; the brokers' own log.dirs are added
+    is_read_back_wanted: bool  # --prove
+    is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
+    apply: bool  # whether a record may be read back now
     talk: Callable[[str], None]  # told what is done, and what takes a while
 
     def location(self, given: str | None) -> RemoteLocation:
@@ -70,34 +81,108 @@ class ProvePlace:
             )
         return looked.location
 
-    def prove(self, location: RemoteLocation) -> PlaceProof:
-        """Return the proof that brokers read this location.
+    def verdict(self, location: RemoteLocation) -> LocationVerdict:
+        """Return the state of a location by all evidence but a new read-back; this writes nothing.
 
         Raises:
-            WrongPlaceError, UnprovenPlaceError: see location_proof.decide.
             TransientError: brokers or the store do not answer.
         """
-        found = [self._segments.look([location]).evidence, settings_evidence(self._here, location)]
-        is_planned = False
-        if self.probe_topic is not None and self._is_probe_needed(found):
-            probe = ProbeTopic(self.cluster, self.metadata_topic, location, self.probe_topic, self.talk)
-            is_planned = not self.apply
-            found += [] if is_planned else [probe.evidence()]
-        for each in found:
-            _log.debug("%s: %s: %s", each.kind, each.outcome, each.says)
-        return decide(
-            f"{location.store.uri} ({location.layout.name})",
-            found,
+        return decide(name_of(location), list(self._evidence(location)))
+
+    def prove(self, location: RemoteLocation) -> PlaceProof:
+        """Return leave to write to this location; with `apply` a record is read back if that is wanted.
+
+        Raises:
+            WrongPlaceError, UnprovenPlaceError: see LocationVerdict.require.
+            ReadBackHeldError: another run reads a record back there.
+            TransientError: brokers or the store do not answer.
+        """
+        if self.apply:
+            self._delete_left_over(location)
+        found = self.verdict(location)
+        if self.is_read_back_wanted and self.apply and self._is_read_back_needed(found):
+            others = [each for each in found.evidence if each.kind is not EvidenceKind.READ_BACK]
+            found = decide(found.location, [self._read_back(location), *others])
+        return found.require(
             is_unproven_allowed=self.is_unproven_allowed,
-            is_probe_planned=is_planned,
+            is_read_back_planned=self.is_read_back_wanted and not self.apply,
         )
 
-    def _is_probe_needed(self, found: Sequence[Evidence]) -> bool:
-        """Return whether a probe can change the outcome; it cannot if a broker's settings decide."""
-        outcomes = {each.kind: each.outcome for each in found}
-        if outcomes[EvidenceKind.SERVER_PROPERTIES] is EvidenceOutcome.CONTRADICTS:
-            return False
-        return EvidenceOutcome.HOLDS not in outcomes.values() or EvidenceOutcome.CONTRADICTS in outcomes.values()
+    def _evidence(self, location: RemoteLocation) -> Iterator[Evidence]:
+        looked = self._segments.look([location])
+        cluster_id, server = self.cluster.cluster_id(), self.cluster.bootstrap_server
+        found = (
+            settings_evidence(self._here, location),
+            other_cluster(cluster_id, self.log_dirs, server),
+            self._kept_read_back(),
+            looked.evidence,
+            looked.replica_mark(),
+        )
+        for each in found:
+            if each is not None:
+                _log.debug("%s: %s: %s", each.kind, each.outcome, each.sentence)
+                yield each
+
+    # Read-backs.
+
+    @staticmethod
+    def _is_read_back_needed(found: LocationVerdict) -> bool:
+        """Return whether a read-back can change the state, or add a kept proof to the broker's configuration."""
+        is_kept = any(each.kind is EvidenceKind.READ_BACK and each.is_proof for each in found.evidence)
+        by_settings = found.decided_by is not None and found.decided_by.kind is EvidenceKind.SERVER_PROPERTIES
+        return not is_kept and (found.is_open or (by_settings and found.state is LocationState.PROVEN))
+
+    def _read_back(self, location: RemoteLocation) -> Evidence:
+        records = self._records
+        if records is None:
+            said = f"{location.store.uri}: no such directory"
+            return Evidence(EvidenceKind.READ_BACK, EvidenceOutcome.SILENT, said)
+        records.find()
+        return self._job(location, records).evidence()
+
+    def _job(self, location: RemoteLocation, records: ReadBackStore) -> ReadBack:
+        return ReadBack(self.cluster, self.metadata_topic, location, records, self._brokers_digest, self.talk)
+
+    def _kept_read_back(self) -> Evidence:
+        kind, record = EvidenceKind.READ_BACK, self._found_record()
+        if record is None or record.brokers is None:
+            return Evidence(kind, EvidenceOutcome.SILENT, "they have read no record back from there")
+        if record.brokers != self._brokers_digest:
+            said = "a record was read back from there, but brokers have restarted or changed their configuration since"
+            return Evidence(kind, EvidenceOutcome.SILENT, said)
+        said = "they read a record back from there, and have neither restarted nor changed their configuration since"
+        return Evidence(kind, EvidenceOutcome.PROVES, said)
+
+    def _found_record(self) -> ReadBackRecord | None:
+        try:
+            return None if self._records is None else self._records.find()
+        except CorruptDataError as error:
+            if self.is_read_back_wanted:
+                raise
+            _log.debug("%s", error.message)
+            return None
+
+    def _delete_left_over(self, location: RemoteLocation) -> None:
+        """Delete what a killed read-back left."""
+        record, records = self._found_record(), self._records
+        if record is None or records is None or record.topic is None or records.is_held:
+            return
+        self.talk(f"{record.topic}: deleting the topic that a killed run left")
+        if self._job(location, records).clean(ReadBackTopic(self.cluster, record.topic)):
+            records.drop()
+
+    @cached_property
+    def _records(self) -> ReadBackStore | None:
+        """The records of read-backs; None for a directory that does not exist."""
+        try:
+            server = server_of(self.store)
+        except OSError:
+            return None
+        return ReadBackStore(self.store, self.cluster.cluster_id(), server)
+
+    @cached_property
+    def _brokers_digest(self) -> str | None:
+        return configuration_digest(self.cluster, self.metadata_topic, self._answers)
 
     @cached_property
     def _segments(self) -> BrokerSegments:

@@ -63,6 +63,7 @@ class ObjectInfo:
     etag: str = ""  # the store's word for this content, for `replace_if`; empty in the listings of directories
     # as put; empty in listings and for directories, which keep none
     metadata: Mapping[str, str] = field(default_factory=dict)
+    is_replica: bool = False  # whether S3 replication made it from an object of another bucket; from `head` alone
 
 
 @dataclass(frozen=True, slots=True)

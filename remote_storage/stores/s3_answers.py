@@ -82,6 +82,7 @@ class S3Answer(TypedDict, total=False):
     LastModified: datetime
     Metadata: dict[str, str]
     ObjectLockConfiguration: dict[str, dict[str, Period]]
+    ReplicationStatus: str
     ResponseMetadata: ResponseMetadata
     Rules: list[LifecycleRule]
     UploadId: str

@@ -299,7 +299,8 @@ def _described(key: str, response: S3Answer) -> ObjectInfo:
             f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
         )
     size, modified, etag = response["ContentLength"], _ms(response["LastModified"]), response.get("ETag", "")
-    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"])
+    is_replica = response.get("ReplicationStatus") == "REPLICA"
+    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"], is_replica)
 
 
 def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -104,12 +104,12 @@ class Unblock:
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
-            if self.host.apply:
-                check_conditions(self.host.location.store)
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             # Nothing is published of partitions whose copy hangs.
             proof = self.place.prove(self.host.location) if self._lacking() else None
+            if self.host.apply:  # writes, so not before the proof
+                check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
 

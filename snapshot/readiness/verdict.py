@@ -73,8 +73,8 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
         ),
         Verdict.UNKNOWN_LOG_START: (
             "Nothing tells where the log begins, so no producer state can be computed.",
-            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it: "
-            "--log-start TOPIC-PARTITION=OFFSET",
+            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it "
+            "(--log-start TOPIC-PARTITION=OFFSET)",
         ),
         Verdict.UNKNOWN_TRANSACTIONS: (
             "Nothing proves that no transaction was open where the scan window begins.",

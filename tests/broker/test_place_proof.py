@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.broker.harness.places import (
     Site,
     delete_local_files,
     files,
+    hide_configuration,
     is_readable,
     place_of,
     refused,
@@ -40,7 +43,8 @@ from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.publish.probe_topic import PROBE_RETENTION, ProbeTopic
+from tiersnap.remote_storage.own_objects.read_back_record import PROBE_TOPIC
+from tiersnap.remote_storage.publish.read_back_topic import ReadBackTopic
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker
@@ -58,96 +62,137 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+def objects_of_read_backs(*places: Path) -> list[str]:
+    """Their objects, but for what is kept of one."""
+    return [name for place in places for name in files(place) if PROBE_TOPIC in name]
+
+
 def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, monkeypatch):
     wrong = site.root / "tires"  # one letter
     site.write("ledger")
     site.tier("ledger", site.right, site.layout)
     site.tier("ledger", wrong, site.layout)
+    replica = site.replica()
 
     # The class of the storage manager says the layout.
     ran = site.publish("ledger", site.right, "--layout", site.other_layout, "--unproven", "--apply")
     assert refused(ran) == "WrongPlaceError"
     assert f"--layout {site.other_layout}: not what brokers read" in ran.err
 
-    # The settings of the running broker say the place.
-    ran = site.publish("ledger", wrong, "--probe-topic", "--apply")
-    assert refused(ran) == "WrongPlaceError"
-    assert f"names {site.right}/ ({site.layout}), and this is {wrong}/" in ran.err
+    # The settings of the running broker say the location, and no option overrides them.
+    for place in (wrong, replica):
+        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
+        assert refused(ran) == "WrongPlaceError"
+        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
     evidence, sentence = place_of(site.publish("ledger", site.right))
     assert evidence == "SERVER_PROPERTIES"
     assert f"names {site.right}/" in sentence
 
-    # Settings that were changed since the start are those of no running broker.
-    (properties,) = site.broker.disks.output_dir.glob(f"{site.broker.version}-*.properties")
-    properties.write_text(properties.read_text())
-    ran = site.publish("ledger", site.right, "--apply")
-    assert refused(ran) == "UnprovenPlaceError"
-    assert "was changed after the broker had started" in ran.err
-    assert "no segment is left that brokers uploaded themselves" in ran.err
+    # Without them nothing proves a location, whatever it holds.
+    hide_configuration(site.broker)
+    for place in (site.right, replica, wrong):
+        ran = site.publish("ledger", place, "--apply")
+        assert refused(ran) == "UnprovenPlaceError"
+        assert "was changed after the broker had started" in ran.err
+        assert "--prove" in ran.err and "--unproven" not in ran.err
     ran = site.publish("ledger", site.right, "--unproven")
     assert_said(ran, 0, "nothing proves that brokers read", "consumers read nothing")
     assert place_of(ran)[0] == "UNPROVEN"
 
-    # A probe topic decides, and is gone afterwards.
-    assert place_of(site.publish("ledger", site.right, "--probe-topic"))[0] == "PROBE_PLANNED"
-    assert site.topics() == set(), "a plan makes no topic"
+    # A read-back decides, and leaves nothing.
+    before = {place: files(place) for place in (site.right, replica, wrong)}
+    assert place_of(site.publish("ledger", site.right, "--prove"))[0] == "READ_BACK_PLANNED"
+    assert site.read_backs() == set(), "a plan makes no topic"
     with monkeypatch.context() as patch:
-        after_the_first(patch, ProbeTopic, "_write", interrupt)
-        assert site.publish("ledger", site.right, "--probe-topic", "--apply").exit_code == 130
-    wait_until(lambda: site.topics() == set(), "the topic of an interrupted run is deleted")
-    left, others = (f"ops.probe-{at}-0123abcd" for at in (1_700_000_000, 1_700_000_001))
-    create_topic(site.broker, left, configs={**TOPIC_SETTINGS, "retention.ms": PROBE_RETENTION})
-    create_topic(site.broker, others, configs=TOPIC_SETTINGS)
-    ran = site.publish("ledger", wrong, "--probe-topic", "ops.probe", "--apply")
-    assert refused(ran) == "WrongPlaceError"
-    assert "the leader of the probe topic ops.probe-" in ran.err and f"is not there: file://{wrong}/" in ran.err
+        after_the_first(patch, ReadBackTopic, "enable_copying", interrupt)
+        assert site.publish("ledger", site.right, "--prove", "--apply").exit_code == 130
+    assert {place: files(place) for place in before} == before
+    for place in (replica, wrong):
+        ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
+        assert refused(ran) == "WrongPlaceError"
+        assert "not where brokers read: they cannot read a record" in ran.err
     assert states(site.broker, "ledger") == {}, "so far nothing was published"
-    ran = site.publish("ledger", site.right, "--probe-topic", "ops.probe", "--apply")
-    assert_said(ran, 0, "brokers read", "tiered it there")
-    assert place_of(ran)[0] == "PROBE_TOPIC"
-    wait_until(lambda: site.topics() == {others}, "of all probes, one left by an earlier run, nothing stays")
+    assert {place: files(place) for place in before} == before
+    kill_a_read_back(site)
+    ran = site.publish("ledger", site.right, "--prove", "--apply")
+    assert_said(ran, 0, "brokers read", "they read a record back from there")
+    assert place_of(ran)[0] == "READ_BACK"
+    wait_until(lambda: site.read_backs() == set(), "no topic stays, also of a killed run")
+    assert objects_of_read_backs(*before) == []
     assert states(site.broker, "ledger") == {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
 
-    # What tiersnap published says nothing of the place; what brokers upload themselves does.
+    # It is kept in the location, where the other commands find it, and in no copy of it.
     site.write("orders")
     site.tier("orders", site.right, site.layout)
     site.tier("orders", wrong, site.layout)
-    assert refused(site.publish("orders", site.right, "--apply")) == "UnprovenPlaceError"
+    replica = site.replica()
+    assert refused(site.publish("orders", replica, "--apply")) == "UnprovenPlaceError"
+    evidence, sentence = place_of(site.publish("orders", site.right, "--apply"))
+    assert evidence == "READ_BACK"
+    assert "neither restarted nor changed their configuration" in sentence
+
+    # What brokers upload is in a copy, too; that it is missing contradicts.
     create_topic(site.broker, "own", configs=TOPIC_SETTINGS)
     write_segments(site.broker, "own", 2, name="own-")
     wait_until(lambda: states(site.broker, "own")["COPY_SEGMENT_FINISHED"] == 1, "the broker tiers", seconds=20)
-    ran = site.publish("orders", wrong, "--apply")
+    site.write("payouts")
+    site.tier("payouts", site.right, site.layout)
+    site.tier("payouts", wrong, site.layout)
+    replica = site.replica()
+    ran = site.publish("payouts", replica, "--apply")
+    assert refused(ran) == "UnprovenPlaceError"
+    assert f"brokers uploaded file://{replica}/" in ran.err and "a copy of the location has it, too" in ran.err
+    ran = site.publish("payouts", wrong, "--unproven", "--apply")
     assert refused(ran) == "WrongPlaceError"
     assert f"not there: file://{wrong}/" in ran.err and "own-" in ran.err
-    evidence, sentence = place_of(site.publish("orders", site.right, "--apply"))
-    assert evidence == "BROKER_SEGMENT"
-    assert f"they uploaded file://{site.right}/" in sentence and "own-" in sentence
 
     # Brokers ignore the record header that tells ours from theirs.
     marked = [
         (b"own" in (record.value or b""), record.headers)
         for partition in range(3)
         for record in read_all(site.broker, METADATA_TOPIC, partition=partition)
-        if not any(name in (record.value or b"") for name in (b"probe",))
+        if b"read-back" not in (record.value or b"")
     ]
     assert {headers for is_theirs, headers in marked if is_theirs} == {()}
     assert {headers for is_theirs, headers in marked if not is_theirs} == {(("tiersnap", b"1"),)}
 
+    # Another configuration takes effect at a restart, so a restart ends what is kept.
+    site.broker.stop()
+    site.broker.start()
+    hide_configuration(site.broker)
+    ran = site.publish("payouts", site.right, "--apply")
+    assert refused(ran) == "UnprovenPlaceError"
+    assert "brokers have restarted or changed their configuration since" in ran.err
+
+
+def kill_a_read_back(site: Site) -> None:
+    """Kill a run by SIGKILL once its topic is there."""
+    words = ("--bootstrap-server", site.broker.bootstrap, "--remote", str(site.right), "--topic", "ledger")
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "publish", *words, "--prove", "--apply"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=30)
+        finally:
+            process.kill()
+    assert site.read_backs(), "the topic is there"
+
 
 def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
-    """One topic was tiered to another directory, and one in another layout; both were published all the same."""
+    """One topic was tiered to another directory, and one in another layout; an early release published both."""
     elsewhere = site.root / "elsewhere"
     records = {topic: site.write(topic) for topic in ("payments", "refunds")}
     for topic, layout in (("payments", site.layout), ("refunds", site.other_layout)):
         site.tier(topic, elsewhere, layout)
-    ran = site.publish("payments", elsewhere, "--unproven", "--apply")
-    assert ran.exit_code == 0, ran.err
-    publish_in_a_wrong_layout(site, elsewhere, "refunds")
+        publish_unproven(site, elsewhere, topic, layout)
     delete_local_files(site, *records)
     assert [is_readable(site.broker, topic) for topic in records] == [False, False], "the defect"
 
-    doctor = ("doctor", "--bootstrap-server", site.broker.bootstrap, "--remote", site.right)
-    said = json.loads(tiersnap(*doctor).out)["result"]
+    doctor = ("doctor", "--bootstrap-server", site.broker.bootstrap, "--remote")
+    wrong = tiersnap(*doctor, elsewhere)
+    assert wrong.exit_code == 5, "segments are missing there, too"
+    said = json.loads(wrong.out)["result"]
+    assert (said["location"]["state"], said["next"]) == ("CONTRADICTED", [])
+    said = json.loads(tiersnap(*doctor, site.right).out)["result"]
     missing = [(row["topic"], row["is_ours"], len(row["lacking"])) for row in said["records"]["missing"]]
     objects = 3 if site.layout == "aiven" else 5
     assert missing == [("payments", True, objects)] * CLOSED + [("refunds", True, objects)] * CLOSED
@@ -171,16 +216,15 @@ def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
     assert {topic: read_all(site.broker, topic) for topic in records} == records, "all of it, at once"
     assert {topic: states(site.broker, topic) for topic in records} == told, "no record changed"
     assert files(site.right).items() >= before.items(), "nothing was overwritten"
-    healthy = tiersnap(*doctor)
+    healthy = tiersnap(*doctor, site.right)
     assert (healthy.exit_code, json.loads(healthy.out)["result"]["records"]["missing"]) == (0, [])
 
 
-def publish_in_a_wrong_layout(site: Site, place: Path, topic: str) -> None:
-    """Write the records as an earlier release did, which asked nobody for the layout."""
+def publish_unproven(site: Site, place: Path, topic: str, layout: str) -> None:
+    """Write the records as an early release did, which asked for no proof."""
     cluster = Cluster(site.broker.bootstrap)
-    found = finished_segments(
-        RemoteLocation(DirectoryStore(place), open_layout(site.other_layout)), lambda name: name == topic
-    )
+    location = RemoteLocation(DirectoryStore(place), open_layout(layout))
+    found = finished_segments(location, lambda name: name == topic)
     assert len(found) == CLOSED
     MetadataTopic.of(cluster).publish(
         (each.id.topic_id_partition, record)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
-from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.disks import backup_of, kraft_disks
 from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.releases import releases
@@ -51,10 +51,12 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
         isolations = ("read_uncommitted", "read_committed")
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
-        command = [str(disks.log_dir), *asked(broker), "--layout", tier.layout, "--topic", TOPIC, "--apply"]
+        command = [*asked(broker), "--layout", tier.layout, "--topic", TOPIC, "--apply"]
 
         def tiered(place: LocalTier) -> bool:
-            assert tiersnap(["-q", "tier", *command, "--remote", str(place.directory)]) == 0
+            # Beside the broker only where it reads.
+            log_dir = disks.log_dir if place is tier else backup_of(disks.log_dir, tmp_path / "backup")
+            assert tiersnap(["-q", "tier", str(log_dir), *command, "--remote", str(place.directory)]) == 0
             return set(place.complete_bases(TOPIC)) == set(closed)
 
         wait_until(lambda: tiered(elsewhere), "the high watermark is checkpointed", seconds=30, every=1)

@@ -135,8 +135,11 @@ def test_copying_that_is_switched_on_while_records_are_written_is_said(broker, c
     assert states(broker, "others") == TOLD
 
 
-def test_publish_finds_layout_and_place_when_broker_settings_are_hidden(broker, capsys):
-    """Of the storage manager's class nothing is told then, nor of the broker's log directories."""
+def test_publish_finds_the_layout_when_broker_settings_are_hidden(broker, capsys):
+    """Of the storage manager's class nothing is told then, nor of the broker's log directories.
+
+    What a copier copied tells the layout, and proves nothing of the location.
+    """
     tiered_topics(broker, "hidden")
     what = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:*", "*")
     denied = (AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
@@ -151,13 +154,13 @@ def test_publish_finds_layout_and_place_when_broker_settings_are_hidden(broker, 
         remote = remote_options(broker, "hidden")
         del remote[remote.index("--layout") :][:2]
         command = ["--output", "json", "publish", "--bootstrap-server", broker.bootstrap, *remote]
-        found = []
-        for more in ([], ["--log-dir", str(broker.disks.log_dir)]):
-            capsys.readouterr()
-            assert tiersnap([*command, *more]) == 0, capsys.readouterr().err
-            found.append(json.loads(capsys.readouterr().out)["result"]["place"])
-        assert all("uploaded" in place for place in found), "of the topic that a copier copied"
-        assert ["of the running broker" in place for place in found] == [False, True]
+        capsys.readouterr()
+        assert tiersnap(command) == 4
+        (error,) = json.loads(capsys.readouterr().out)["errors"]
+        assert error["type"] == "UnprovenPlaceError"
+        assert "(local-tiered-storage)" in error["message"] and "brokers uploaded file://" in error["message"]
+        assert tiersnap([*command, "--log-dir", str(broker.disks.log_dir)]) == 0, capsys.readouterr().err
+        assert "of the running broker" in json.loads(capsys.readouterr().out)["result"]["place"]
     finally:
         for deleted in admin.delete_acls([AclBindingFilter(*what, *denied)]).values():
             deleted.result(10)

@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import file_at
-from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.disks import backup_of, kraft_disks
+from tests.broker.harness.places import hide_configuration
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import states
@@ -47,13 +48,17 @@ class Site:
     root: Path
 
     def tier(self, topic: str, *, source: Path | None = None, name: str = "") -> Path:
-        """Tier the closed segments of `topic`, as soon as the broker has checkpointed its high watermark."""
-        source, remote = source or self.broker.disks.log_dir, self.root / f"remote-{name or topic}"
-        closed = len(list(source.glob(f"{topic}-0/*.log"))) - 1
-        options = [str(source), "--remote", str(remote), *LAYOUT, "--topic", topic, "--apply"]
+        """Tier the closed segments of `topic`, as soon as the broker has checkpointed its high watermark.
+
+        From a backup of the log directory: beside the broker only where it reads.
+        """
+        log_dir, remote = self.broker.disks.log_dir, self.root / f"remote-{name or topic}"
+        closed = len(list((source or log_dir).glob(f"{topic}-0/*.log"))) - 1
+        options = ["--remote", str(remote), *LAYOUT, "--topic", topic, "--apply"]
 
         def done() -> bool:
-            assert tiersnap(["-q", "tier", *options]) == 0
+            tiered = source or backup_of(log_dir, self.root / "backup")
+            assert tiersnap(["-q", "tier", str(tiered), *options]) == 0
             return len(list(remote.glob("kafka-tiered-storage/*/*.snapshot"))) == closed
 
         wait_until(done, f"{topic} is tiered", seconds=30, every=1)
@@ -82,6 +87,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }.items():
             create_topic(broker, topic, configs=configs)
             write_segments(broker, topic, CLOSED + 1, name=f"{topic}-")
+        hide_configuration(broker)
         yield Site(broker, root)
 
 
@@ -89,7 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def publish(site, capsys) -> Callable[..., tuple[int, dict, str]]:
     """`tiersnap publish --unproven`: exit code, the one row, and what was said.
 
-    Each test has a place of its own, which the broker does not read.
+    Each test has a location of its own, which the broker does not read; nothing on this host tells where it does.
     """
 
     def run(remote: Path, *options: str, layout: tuple[str, ...] = LAYOUT) -> tuple[int, dict, str]:
@@ -237,7 +243,8 @@ def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothin
 
 def test_publish_reads_the_layout_of_the_brokers(site, publish):
     remote = site.root / "remote-manifests"
-    options = [str(site.broker.disks.log_dir), "--remote", str(remote), "--topic", "ledger", "--apply"]
+    backup = backup_of(site.broker.disks.log_dir, site.root / "backup")
+    options = [str(backup), "--remote", str(remote), "--topic", "ledger", "--apply"]
     by_name = publish(site.tier("ledger"))
     assert (by_name[0], by_name[1]["publish"]) == (0, CLOSED)
     assert publish(site.tier("ledger"), layout=())[:2] == by_name[:2]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
-from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.disks import backup_of, kraft_disks
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC, wait_for_tiering
@@ -92,11 +92,12 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         elsewhere = tmp_path / "elsewhere"
 
         def ready() -> object:
-            planned = tiersnap("tier", disks.log_dir, "--remote", elsewhere, *LAYOUT)
+            backup = backup_of(disks.log_dir, tmp_path / "backup")  # beside the broker only where it reads
+            planned = tiersnap("tier", backup, "--remote", elsewhere, *LAYOUT)
             return planned.row(partition=f"{TOPIC}-0")["verdicts"].get("READY")
 
         wait_until(lambda: ready() == len(closed), "the checkpoint has the high watermark")
-        assert tiersnap("tier", disks.log_dir, "--remote", elsewhere, *LAYOUT, "--apply").exit_code == 0
+        assert tiersnap("tier", tmp_path / "backup", "--remote", elsewhere, *LAYOUT, "--apply").exit_code == 0
         shutil.copytree(elsewhere, tier.directory, dirs_exist_ok=True)
         both = files(tier.directory)
         assert len(tier.complete_bases(TOPIC)) == 2 * len(closed)

@@ -13,6 +13,8 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, drop_snapshots_but_newest, segment_bases, snapshots
+from tests.broker.harness.places import QUICK, files, hide_configuration
+from tests.broker.harness.reading import read_all
 from tests.broker.harness.releases import releases
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import (
@@ -69,7 +71,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         for more in (("--remote", str(wrong)), ("--layout", other, "--unproven")):
             assert tiersnap(["unblock", *options(broker), *more, "--apply"]) == 4
             assert "not what brokers read" in (said := capsys.readouterr().err) or f"this is {wrong}/" in said
-            assert not list(wrong.rglob("*.log")), "nothing is tiered to a wrong place"
+            assert not wrong.exists(), "nothing is written to a wrong location"
             assert "remote.log.copy.disable" not in own_settings(broker)
 
         code, rows = unblock(broker, capsys)
@@ -91,6 +93,34 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 12
 
         assert unblock(broker, capsys, "--apply") == (0, [])
+
+
+def test_a_replica_of_the_bucket_is_refused_and_the_original_is_read_back(current_disks, copy_of, tmp_path, capsys):
+    """Nothing on this host tells where the broker reads, and the replica has the same objects with the same times."""
+    disks = copy_of(current_disks)
+    folder = disks.partition(TOPIC)
+    bases = segment_bases(folder)
+    drop_snapshot(folder, bases[5])
+    tier, replica = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS), tmp_path / "replica"
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+        make_stick(broker)
+        hide_configuration(broker)
+        records = read_all(broker, TOPIC)
+        subprocess.run(["cp", "-a", str(tier.directory), str(replica)], check=True)
+        before = files(replica)
+        remote = ("--remote", str(replica))
+        for more, why in (((), "nothing proves"), (("--prove", "--unproven"), "not where brokers read")):
+            assert tiersnap(["unblock", *options(broker), *remote, *more, "--apply"]) == 4
+            assert why in (said := capsys.readouterr().err) and "--unproven" not in said
+            assert files(replica) == before
+            assert "remote.log.copy.disable" not in own_settings(broker)
+        assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 4
+
+        code, rows = unblock(broker, capsys, "--prove", "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        alter_topic(broker, TOPIC, {"local.retention.bytes": "1"})
+        wait_until(lambda: segment_bases(folder)[0] > bases[9], "local segments are deleted", seconds=60)
+        assert read_all(broker, TOPIC) == records
 
 
 @pytest.mark.nightly

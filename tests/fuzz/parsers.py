@@ -21,6 +21,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.lease import LeaseHolder
 from tiersnap.remote_storage.own_objects.process import Process
+from tiersnap.remote_storage.own_objects.read_back_record import PROBE_TOPIC, ReadBackRecord, decode_read_back
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing
@@ -57,6 +58,8 @@ HEAD = RunHead(
     **SUMS,
 )
 BEGUN = SavedConfigs(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
+READ_BACK = ReadBackRecord(ID, "s3://bucket/tiers/", "AWS", "0" * 64)
+READING_BACK = ReadBackRecord(ID, "file:///t/", "inode 7", None, f"{PROBE_TOPIC}1795816782-0123abcd", BEGUN.process)
 SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
 
 
@@ -164,6 +167,11 @@ def parsers() -> list[Parser]:
             "unblock record",
             [BEGUN.encode()],
             lambda data: decode_saved_configs(data, "orders", ID, name="unblock.json"),
+        ),
+        Parser(
+            "read-back record",
+            [READ_BACK.encode(), READING_BACK.encode()],
+            lambda data: decode_read_back(data, name="read-back.json"),
         ),
         Parser("topic ids", [f"orders {ID}\n# old\npayments {ID}\n".encode()], checked.topic_ids, share=2),
         Parser(

@@ -18,8 +18,9 @@ from tests.protocol import commands
 from tests.protocol.faults import Fault
 from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, template
 from tests.protocol.world import DAY, HOUR, Hand, World
+from tests.reference.kept_proof import keep_proof
 from tests.reference.listed_claims import list_claims
-from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
+from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, STORAGE_MANAGER
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.snapshot.errors import ExitCode
@@ -113,6 +114,8 @@ class Scenario:
         self.world.meanwhile = self._meanwhile
         self.world.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
         if self.kind is not Kind.UNMANAGED:
+            # Or a location that lost all that brokers uploaded would be taken for another one.
+            keep_proof(self.world.cluster, self.world.store)
             own = ENDLESS if self.kind is Kind.PUBLISHED else {"retention.ms": "-1"}
             self.world.cluster.create(PARTITION, end=20, settings=own)
             self.settings = self.world.cluster.settings(PARTITION.topic)
@@ -295,7 +298,8 @@ class Scenario:
 
     def left_behind(self) -> list[str]:
         """Objects that nobody needs and that hold user data, or that cost money."""
-        parsed = {key: keys.recognise(key) for key in self.world.store.objects}
+        objects = self.world.store.objects.keys() - {keys.read_back(CLUSTER_ID)}
+        parsed = {key: keys.recognise(key) for key in sorted(objects)}
         needed = self._needed()
         unfinished = [upload.key for upload in self.world.store.uploads.values()]
         return unfinished + [

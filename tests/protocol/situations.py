@@ -1,7 +1,8 @@
 """What remote storage and its cluster may be found in; docs/exit-codes.md has a row for each.
 
-The log is that of tests.protocol.logs. A broker has uploaded its first closed segment, and its copier is stuck at the
-second, which lacks its snapshot. In all situations but two copying is off since, and `tier` has made the rest.
+The log is that of tests.protocol.logs. Brokers have read a record back from the location. A broker has uploaded the
+first closed segment, and its copier is stuck at the second, which lacks its snapshot. In all situations but two copying
+is off since, and `tier` has made the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.protocol.logs import BASES, PARTITION, new_disk
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.world import DAY, World
 from tests.reference.broker_lock import broker
+from tests.reference.kept_proof import keep_proof
 from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, STORAGE_MANAGER
 from tests.reference.situations import CannotBeLaidOutError
 from tiersnap.jobs.cli import run
@@ -117,6 +119,7 @@ def found(name: str, folder: Path) -> Iterator[Place]:
     (place.target / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\ndirectory.id=y\n")
     with installed(world, 1), place.stack:
         world.advance(10_000)
+        keep_proof(world.cluster, world.store)
         if name not in NOT_PUBLISHED:
             settled(place)
             assert world.run({"c": lambda hand: commands.publish(world, hand)}) == {"c": ExitCode.OK}, world.story()
@@ -191,7 +194,8 @@ def empty(place: Place) -> None:
 def wrong_place(place: Place) -> None:
     """The segments of `tier` are there, and those that brokers uploaded are not: brokers read elsewhere"""
     broker = min(place.keys(KeyKind.LOG)).removesuffix(".log")
-    place.world.store.delete([key for key in place.world.store.objects if key.startswith(broker)])
+    objects = [key for key in place.world.store.objects if key.startswith(broker)]
+    place.world.store.delete([*objects, keys.read_back(CLUSTER_ID)])
 
 
 @situation("no such place")

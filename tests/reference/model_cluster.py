@@ -107,6 +107,7 @@ class ModelCluster(Cluster):
         self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
         self.request: Request = lambda _, action: action()
         self.of_brokers = {"remote.log.manager.task.interval.ms": "1000"}
+        self.leader_epoch = 0  # of all partitions; a restart of the broker ends it
         self.hides_newest = 0
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
@@ -195,6 +196,10 @@ class ModelCluster(Cluster):
 
     def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         return {each: end for each, (_, end) in self.log_offsets(partitions).items()}
+
+    def leader_epochs(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        wanted = list(numbers)
+        return self.request("leader epochs", lambda: dict.fromkeys(wanted, (1, self.leader_epoch)))
 
     def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         wanted = list(numbers)

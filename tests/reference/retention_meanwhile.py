@@ -18,6 +18,19 @@ def delete_when_read(monkeypatch: pytest.MonkeyPatch, base_offset: int) -> None:
         if path.endswith(f"{base_offset:020d}.log"):
             for each in Path(path).parent.glob(f"{base_offset:020d}.*"):
                 each.unlink(missing_ok=True)
+            _move_log_start(Path(path).parent)
         return opened(filesystem, path, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(segment_scan, "open_windows", delete_first)
+
+
+def _move_log_start(folder: Path) -> None:
+    """Trim the leader epochs to the first segment that is left, as a broker does."""
+    first = min(int(each.stem) for each in folder.glob("*.log"))
+    checkpoint = folder / "leader-epoch-checkpoint"
+    version, _, *entries = checkpoint.read_text().splitlines()
+    epochs = [tuple(map(int, entry.split())) for entry in entries]
+    (newest, _) = max(each for each in epochs if each[1] <= first)
+    kept = [(newest, first), *(each for each in epochs if each[1] > first)]
+    lines = [version, str(len(kept)), *(f"{epoch} {offset}" for epoch, offset in kept)]
+    checkpoint.write_text("\n".join(lines) + "\n")

@@ -10,14 +10,17 @@ import pytest
 
 from tests.reference.broker_process import started_broker
 from tests.reference.tiered import aiven
+from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.remote_storage.layouts.remote_location import open_location
-from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome
-from tiersnap.remote_storage.publish.storage_manager import (
-    StoragePlace,
+from tiersnap.remote_storage.publish.broker_evidence import (
+    beside_brokers,
     brokers_here,
+    other_cluster,
     place_of_location,
     settings_evidence,
 )
+from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome, LocationState
+from tiersnap.remote_storage.publish.storage_manager import StoragePlace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -58,13 +61,13 @@ def properties(tmp_path: Path, tier: Path) -> Path:
 
 def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[EvidenceOutcome, str]:
     found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), open_location(DirectoryStore(place), layout))
-    return found.outcome, found.says
+    return found.outcome, found.sentence
 
 
 def test_settings_evidence_holds_for_the_place_of_the_running_broker(log_dir, tier, properties):
     with started_broker(log_dir, properties) as pid:
         outcome, says = evidence(log_dir, tier)
-    assert outcome is EvidenceOutcome.HOLDS
+    assert outcome is EvidenceOutcome.PROVES
     assert str(properties) in says and f"(process {pid})" in says and f"{tier}/ ({LAYOUT})" in says
 
 
@@ -75,6 +78,69 @@ def test_settings_evidence_names_both_places_when_they_differ(layout, log_dir, t
         outcome, says = evidence(log_dir, place, layout)
     assert outcome is EvidenceOutcome.CONTRADICTS
     assert f"names {tier}/ ({LAYOUT}), and this is {place}/ ({layout})" in says
+
+
+AIVEN = (
+    "remote.log.storage.manager.class.name=io.aiven.kafka.tieredstorage.RemoteStorageManager\n"
+    "rsm.config.storage.backend.class=io.aiven.kafka.tieredstorage.storage."
+)
+ON_S3 = (
+    f"{AIVEN}s3.S3Storage\nrsm.config.storage.s3.bucket.name=tiers\nrsm.config.key.prefix=prod/\n"
+    "rsm.config.storage.s3.endpoint.url=http://minio.inside:9000\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "prefix", "endpoint", "layout", "outcome"),
+    [
+        ("tiers", "prod/", "http://minio.inside:9000", "aiven", EvidenceOutcome.PROVES),
+        ("tiers", "prod/", "http://localhost:19000", "aiven", EvidenceOutcome.SILENT),
+        ("tiers", "prod/", None, "aiven", EvidenceOutcome.SILENT),
+        ("tires", "prod/", "http://minio.inside:9000", "aiven", EvidenceOutcome.CONTRADICTS),
+        ("tiers", "", "http://minio.inside:9000", "aiven", EvidenceOutcome.CONTRADICTS),
+        ("tiers", "prod/", "http://minio.inside:9000", LAYOUT, EvidenceOutcome.CONTRADICTS),
+    ],
+)
+def test_settings_evidence_is_silent_about_another_endpoint_alone(
+    bucket, prefix, endpoint, layout, outcome, log_dir, properties
+):
+    """Port forwards and VPC endpoints give one server several addresses."""
+    properties.write_text(ON_S3)
+    store = S3Store(bucket, prefix, S3Settings(endpoint_url=endpoint, region="x"))
+    with started_broker(log_dir, properties):
+        found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), open_location(store, layout))
+    assert found.outcome is outcome
+    assert "names s3://tiers/prod/ at minio.inside:9000 (aiven)" in found.sentence
+
+
+def test_settings_evidence_proves_a_folder_that_neither_side_has_made(log_dir, tmp_path, properties):
+    """The plugin makes the folder of its prefix with the first object."""
+    properties.write_text(f"{AIVEN}filesystem.FileSystemStorage\nrsm.config.storage.root={tmp_path}\n")
+    with started_broker(log_dir, properties, "--override", "rsm.config.key.prefix=new/inner/"):
+        assert evidence(log_dir, tmp_path / "new" / "inner", "aiven")[0] is EvidenceOutcome.PROVES
+        assert evidence(log_dir, tmp_path / "new", "aiven")[0] is EvidenceOutcome.CONTRADICTS
+        assert evidence(log_dir, tmp_path / "old" / "inner", "aiven")[0] is EvidenceOutcome.CONTRADICTS
+        (tmp_path / "new" / "inner").mkdir(parents=True)
+        assert evidence(log_dir, tmp_path / "new" / "inner", "aiven")[0] is EvidenceOutcome.PROVES
+    with started_broker(log_dir, properties, "--override", "rsm.config.key.prefix=new"):
+        assert evidence(log_dir, tmp_path / "new", "aiven")[0] is EvidenceOutcome.CONTRADICTS
+
+
+def test_other_cluster_contradicts_by_the_log_directory_that_was_named(log_dir):
+    assert other_cluster(CLUSTER, [str(log_dir)], "h:1") is None
+    assert other_cluster(CLUSTER, [str(log_dir / "absent"), "s3://bucket/disk"], "h:1") is None
+    found = other_cluster("another-cluster-AAAAAA", [str(log_dir)], "h:1")
+    assert found is not None and found.outcome is EvidenceOutcome.CONTRADICTS
+    assert str(log_dir) in found.sentence and CLUSTER in found.sentence and "h:1" in found.sentence
+
+
+def test_beside_brokers_refuses_another_location_of_any_cluster(log_dir, tier, properties, tmp_path):
+    right, wrong = (open_location(DirectoryStore(place), LAYOUT) for place in (tier, tmp_path / "wrong"))
+    assert beside_brokers([str(log_dir)], wrong).state is LocationState.UNPROVEN, "no broker runs there"
+    with started_broker(log_dir, properties):
+        assert beside_brokers([log_dir.as_uri()], right).state is LocationState.PROVEN
+        with pytest.raises(WrongPlaceError, match="not where brokers read"):
+            beside_brokers([str(log_dir)], wrong).refuse_contradiction()
 
 
 def test_settings_evidence_takes_overrides_links_and_relative_paths(log_dir, tier, properties, tmp_path):
@@ -90,9 +156,9 @@ def test_settings_evidence_takes_overrides_links_and_relative_paths(log_dir, tie
         (f"{tmp_path}/absolute/server.properties", "rsm.config.dir=conf/../mounted"),
     ):
         with started_broker(log_dir, name, "--override", override, directory=tmp_path):
-            assert evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS, name
+            assert evidence(log_dir, tier)[0] is EvidenceOutcome.PROVES, name
         with started_broker(log_dir, name, f"--override={override}", directory=tmp_path):
-            assert evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS, name
+            assert evidence(log_dir, tier)[0] is EvidenceOutcome.PROVES, name
 
 
 def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, tier, properties):
@@ -100,7 +166,7 @@ def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, ti
         later = broker_settings(pid).values
         assert later["rsm.config.dir"] == str(tier)
         # A file is made now; what is compared is the time of its last change, which nobody can set.
-        while evidence(log_dir, tier)[0] is EvidenceOutcome.HOLDS:
+        while evidence(log_dir, tier)[0] is EvidenceOutcome.PROVES:
             properties.write_text(properties.read_text())
         outcome, says = evidence(log_dir, tier)
     why = f"{properties} was changed after the broker had started"

@@ -27,6 +27,8 @@ from tiersnap.remote_storage.publish.location_proof import (
     Evidence,
     EvidenceKind,
     EvidenceOutcome,
+    LocationState,
+    LocationVerdict,
     decide,
 )
 from tiersnap.remote_storage.publish.storage_manager import (
@@ -40,50 +42,82 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 
 pytestmark = pytest.mark.unit
 
-HOLDS, AGAINST, SILENT = EvidenceOutcome.HOLDS, EvidenceOutcome.CONTRADICTS, EvidenceOutcome.SILENT
-SEGMENT, SETTINGS, PROBE = (
-    EvidenceKind.BROKER_SEGMENT,
-    EvidenceKind.SERVER_PROPERTIES,
-    EvidenceKind.PROBE_TOPIC,
+PROVES, HINTS, SILENT, AGAINST = EvidenceOutcome
+SETTINGS, READ_BACK = EvidenceKind.SERVER_PROPERTIES, EvidenceKind.READ_BACK
+MARK, SEGMENT = EvidenceKind.REPLICA_MARK, EvidenceKind.BROKER_SEGMENT
+COMBINATIONS = list(
+    product((PROVES, SILENT, AGAINST), (PROVES, SILENT, AGAINST), (SILENT, AGAINST), (HINTS, SILENT, AGAINST))
 )
-# What (segment, settings, probe) say together, whoever may override it.
-WRONG = {
-    *((segment, AGAINST, probe) for segment, probe in product(EvidenceOutcome, EvidenceOutcome)),
-    *((segment, settings, AGAINST) for segment, settings in product(EvidenceOutcome, EvidenceOutcome)),
-    *((AGAINST, settings, SILENT) for settings in EvidenceOutcome),
-}
-NOTHING = {(SILENT, SILENT, SILENT)}
-# What a probe that is still to come can turn.
-OPEN = NOTHING | {(AGAINST, settings, SILENT) for settings in (HOLDS, SILENT)}
 
 
-@pytest.mark.parametrize("found", list(product(EvidenceOutcome, repeat=3)), ids="-".join)
-@pytest.mark.parametrize(("unproven", "planned"), list(product((False, True), repeat=2)))
-def test_decide_follows_the_table(found, unproven, planned):
-    evidence = [Evidence(*each) for each in zip((SEGMENT, SETTINGS, PROBE), found, ("a", "b", "c"), strict=True)]
-    if found in WRONG | NOTHING and unproven:
-        proof = decide("s3://b/", evidence, is_unproven_allowed=True, is_probe_planned=planned)
+def verdict_of(settings, read_back, mark, segment) -> LocationVerdict:
+    """The verdict by evidence of each kind, in any order."""
+    found = ((SEGMENT, segment, "a"), (MARK, mark, "b"), (READ_BACK, read_back, "c"), (SETTINGS, settings, "d"))
+    return decide("s3://b/", [Evidence(*each) for each in found])
+
+
+@pytest.mark.parametrize("found", COMBINATIONS, ids="-".join)
+def test_decide_gives_the_state_of_the_strongest_evidence(found):
+    settings, read_back, mark, segment = found
+    is_wrong = AGAINST in (settings, read_back)
+    if settings is SILENT:
+        is_wrong |= mark is AGAINST or (read_back is SILENT and segment is AGAINST)
+    expected = LocationState.UNPROVEN
+    if is_wrong:
+        expected = LocationState.CONTRADICTED
+    elif PROVES in (settings, read_back):
+        expected = LocationState.PROVEN
+    assert verdict_of(*found).state is expected
+
+
+@pytest.mark.parametrize("found", COMBINATIONS, ids="-".join)
+@pytest.mark.parametrize("unproven", [False, True])
+def test_require_lets_no_option_override_a_contradiction(found, unproven):
+    verdict = verdict_of(*found)
+    if verdict.state is LocationState.CONTRADICTED:
+        with pytest.raises(WrongPlaceError, match="s3://b/: not where brokers read") as wrong:
+            verdict.require(is_unproven_allowed=unproven)
+        refusal = wrong.value
+    elif verdict.state is LocationState.PROVEN:
+        proof = verdict.require(is_unproven_allowed=unproven)
+        assert proof.evidence in {SETTINGS, READ_BACK}
+        return
+    elif unproven:
+        proof = verdict.require(is_unproven_allowed=True)
         assert proof.evidence is EvidenceKind.UNPROVEN
         assert "consumers read nothing" in proof.sentence
-    elif found in OPEN and planned:
-        proof = decide("s3://b/", evidence, is_probe_planned=True)
-        assert proof.evidence is EvidenceKind.PROBE_PLANNED
-    elif found in WRONG | NOTHING:
-        kind = WrongPlaceError if found in WRONG else UnprovenPlaceError
-        with pytest.raises(kind, match="s3://b/") as caught:
-            decide("s3://b/", evidence, is_probe_planned=planned)
-        assert caught.value.exit_code is ExitCode.GATE_REFUSED
-        assert "--unproven" in caught.value.hint
+        return
     else:
-        proof = decide("s3://b/", evidence, is_unproven_allowed=unproven, is_probe_planned=planned)
-        assert proof.evidence is evidence[found.index(HOLDS)].kind
-        assert ("however, a" in proof.sentence) == (found[0] is AGAINST), "a probe says where brokers write now"
+        with pytest.raises(UnprovenPlaceError, match="nothing proves that brokers read s3://b/") as silent:
+            verdict.require()
+        refusal = silent.value
+        assert "--prove" in refusal.hint and "configuration" in refusal.hint
+    assert refusal.exit_code is ExitCode.GATE_REFUSED
+    assert "unproven" not in refusal.hint + refusal.message
 
 
-def test_decide_names_all_that_contradicts_and_nothing_else():
-    evidence = [Evidence(SEGMENT, HOLDS, "found"), Evidence(SETTINGS, AGAINST, "names another bucket")]
-    with pytest.raises(WrongPlaceError, match=r"^s3://b/: not where brokers read: names another bucket$"):
-        decide("s3://b/", evidence)
+@pytest.mark.parametrize("found", COMBINATIONS, ids="-".join)
+def test_require_waits_for_a_read_back_that_can_change_the_state(found):
+    settings, read_back, mark, _ = found
+    verdict = verdict_of(*found)
+    if (settings, read_back, mark) == (SILENT, SILENT, SILENT):
+        proof = verdict.require(is_read_back_planned=True)
+        assert proof.evidence is EvidenceKind.READ_BACK_PLANNED
+        assert "with --apply" in proof.sentence
+    elif verdict.state is LocationState.CONTRADICTED:
+        with pytest.raises(WrongPlaceError):
+            verdict.require(is_read_back_planned=True)
+    else:
+        assert verdict.require(is_read_back_planned=True).evidence in {SETTINGS, READ_BACK}
+
+
+def test_verdict_names_what_decided_and_what_contradicts_it():
+    wrong = verdict_of(AGAINST, SILENT, SILENT, HINTS)
+    assert wrong.sentence == "s3://b/: not where brokers read: d"
+    proven = verdict_of(PROVES, SILENT, AGAINST, AGAINST)
+    assert proven.sentence == "brokers read s3://b/: d; however, a; however, b"
+    assert verdict_of(SILENT, SILENT, SILENT, HINTS).sentence.endswith("read s3://b/: a; b; c; d")
+    assert "there is no evidence" in decide("s3://b/", []).sentence
 
 
 def test_uploaded_by_brokers_leaves_out_ours_and_gives_the_newest_first():
@@ -123,8 +157,8 @@ def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
     looked = look_for(tiered, [RemoteLocation(store, LOCAL), aiven(store)], lambda _: True)
     assert (looked.location.layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
     evidence = looked.evidence
-    assert evidence.outcome is HOLDS
-    assert AIVEN.log_key(tiered[0]) in evidence.says and "2023-11-14T22:13:20+00:00" in evidence.says
+    assert evidence.outcome is HINTS, "a copy of the location has it, too"
+    assert AIVEN.log_key(tiered[0]) in evidence.sentence and "2023-11-14T22:13:20+00:00" in evidence.sentence
 
 
 def test_look_for_finds_a_segment_that_lost_an_object(store, tiered):
@@ -152,7 +186,7 @@ def test_look_for_contradicts_when_several_are_missing(store, tiered):
     assert (looked.found, looked.missing) == (None, others)
     evidence = looked.evidence
     assert evidence.outcome is AGAINST
-    assert all(store.uri + AIVEN.log_key(each) in evidence.says for each in others)
+    assert all(store.uri + AIVEN.log_key(each) in evidence.sentence for each in others)
     assert look_for(tiered, [RemoteLocation(store, LOCAL)], lambda _: True).evidence.outcome is AGAINST
 
 

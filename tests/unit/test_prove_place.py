@@ -1,4 +1,4 @@
-"""The proof of a place, asked of a cluster in memory, and what publish makes of it."""
+"""The evidence for a location, asked of a cluster in memory, and what publish makes of it; see test_read_back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.broker_segments import NEWEST_RECORDS
-from tiersnap.remote_storage.publish.location_proof import EvidenceKind
+from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome, LocationState, LocationVerdict
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -58,21 +58,26 @@ def records(*segments: RemoteLogSegmentMetadata) -> Iterator[MetadataRecord]:
 
 def prover(cluster: ModelCluster, store: DirectoryStore, *, said: list[str] | None = None) -> ProvePlace:
     talk = ([] if said is None else said).append
-    return ProvePlace(cluster, MetadataTopic.of(cluster), store, (), None, False, apply=True, talk=talk)
+    return ProvePlace(cluster, MetadataTopic.of(cluster), store, (), False, False, apply=True, talk=talk)
 
 
-def test_prove_takes_the_newest_segment_that_brokers_uploaded(cluster, disk, store):
+def test_newest_segment_that_brokers_uploaded_is_a_hint_and_no_proof(cluster, disk, store):
     segments = [replace(each, event_timestamp=at) for at, each in enumerate(tier(disk / "orders-0", store))]
     for record in records(segments[2], *segments[:2]):
         cluster.append(record)
     said: list[str] = []
-    proof = prover(cluster, store, said=said).prove(aiven(store))
-    assert proof.evidence is EvidenceKind.BROKER_SEGMENT
-    assert store.uri + AIVEN.log_key(segments[2]) in proof.sentence
+    verdict = prover(cluster, store, said=said).verdict(aiven(store))
+    assert verdict.state is LocationState.UNPROVEN
+    assert hints(verdict) == [f"brokers uploaded {store.uri}{AIVEN.log_key(segments[2])} at 1970-01-01T00:00:00+00:00"]
     assert said == [], "the topic is short: its end is all of it"
     with pytest.raises(WrongPlaceError, match="are not there"):
         wrong = DirectoryStore(store.root.parent / "wrong")
         prover(cluster, wrong).prove(aiven(wrong))
+
+
+def hints(verdict: LocationVerdict) -> list[str]:
+    """What hints at the location, without what is always said."""
+    return [each.sentence.split(",")[0] for each in verdict.evidence if each.outcome is EvidenceOutcome.HINTS]
 
 
 def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):
@@ -99,8 +104,15 @@ def test_prove_reads_all_records_when_the_newest_are_of_failing_copiers(cluster,
     for _ in range(NEWEST_RECORDS + 1):
         cluster.append(attempt)
     said: list[str] = []
-    assert prover(cluster, store, said=said).prove(aiven(store)).evidence is EvidenceKind.BROKER_SEGMENT
+    assert len(hints(prover(cluster, store, said=said).verdict(aiven(store)))) == 1
     assert said == ["reading all records of remote segments: the newest name none that brokers uploaded themselves"]
+
+
+def test_log_directory_of_another_cluster_contradicts(cluster, disk, store):
+    (disk / "meta.properties").write_text("version=1\ncluster.id=Wg9Lw9aXQOe3Wc5x0bqk3w\nnode.id=1\n")
+    named = replace(prover(cluster, store), log_dirs=(str(disk),), is_unproven_allowed=True)
+    with pytest.raises(WrongPlaceError, match="Wg9Lw9aXQOe3Wc5x0bqk3w"):
+        named.prove(aiven(store))
 
 
 @pytest.mark.parametrize("is_told", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,6 +61,14 @@ class Disks:
         """The same disks again at `root`, times kept; only while no broker runs on them."""
         shutil.copytree(self.root, root, ignore=shutil.ignore_patterns(self.output_dir.name, ".lock"))
         return Disks(root, self.mode, self.data)
+
+
+def backup_of(log_dir: Path, to: Path) -> Path:
+    """A copy of a log directory, made while a broker may run: what is uploaded from it may go anywhere."""
+    shutil.rmtree(to, ignore_errors=True)
+    with suppress(shutil.Error):  # a file was replaced meanwhile
+        shutil.copytree(log_dir, to, ignore=shutil.ignore_patterns(".lock"))
+    return to
 
 
 def zookeeper_disks(root: Path) -> Disks:

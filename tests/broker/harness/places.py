@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.disks import backup_of
 from tests.broker.harness.reading import Record, read_all
 from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
+from tiersnap.snapshot.host.running import broker_settings, lock_holder
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 # Checkpoints, and looks for segments to delete, twice a second.
@@ -56,11 +59,17 @@ class Site:
         return read_all(self.broker, topic)
 
     def tier(self, topic: str, remote: Path, layout: str) -> None:
-        """Tier it, as soon as the broker has checkpointed the high watermark."""
+        """Tier it, as soon as the broker has checkpointed the high watermark.
+
+        From a backup of the log directory to where the broker does not read: beside it that is refused.
+        """
         words = ("--remote", remote, "--layout", layout, "--topic", topic, "--apply")
 
         def is_done() -> bool:
-            ran = tiersnap("tier", self.broker.disks.log_dir, *words)
+            log_dir = self.broker.disks.log_dir
+            if (remote, layout) != (self.right, self.layout):
+                log_dir = backup_of(log_dir, self.root / "backup")
+            ran = tiersnap("tier", log_dir, *words)
             assert ran.exit_code == 0, ran.err
             return ran.row(partition=f"{topic}-0")["verdicts"].get("ALREADY_TIERED") == CLOSED
 
@@ -70,8 +79,36 @@ class Site:
         server = ("--bootstrap-server", self.broker.bootstrap)
         return tiersnap("publish", *server, "--remote", remote, "--topic", topic, *words)
 
-    def topics(self) -> set[str]:
-        return {name for name in admin_client(self.broker).list_topics(timeout=10).topics if "probe" in name}
+    def replica(self) -> Path:
+        """Where a copy of the right location lies, made as `cp -a` makes one: all times are the same."""
+        replica = self.root / "replica"
+        subprocess.run(["rm", "-rf", str(replica)], check=True)
+        subprocess.run(["cp", "-a", str(self.right), str(replica)], check=True)
+        return replica
+
+    def read_backs(self) -> set[str]:
+        """Topics of read-backs that are there."""
+        return {name for name in admin_client(self.broker).list_topics(timeout=10).topics if "read-back" in name}
+
+
+def hide_configuration(broker: Broker) -> None:
+    """Leave nothing on this host that tells where a running broker reads, as in a pod beside it.
+
+    Settings that were changed since the start are those of no running broker.
+    """
+    holder = lock_holder(broker.disks.log_dir)
+    assert holder is not None
+    properties = max(broker.disks.output_dir.glob("*.properties"), key=lambda path: path.stat().st_mtime_ns)
+
+    def is_hidden() -> bool:
+        properties.write_text(properties.read_text())
+        try:
+            broker_settings(holder.pid)
+        except OSError:
+            return True
+        return False
+
+    wait_until(is_hidden, "the settings are those of no running broker")
 
 
 def place_of(ran: Ran) -> tuple[str, str]:

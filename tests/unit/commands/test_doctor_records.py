@@ -10,9 +10,18 @@ import pytest
 from tests.reference.remote_segments import remote_segment
 from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, as_records, lines_of, next_step
+from tiersnap.jobs.doctor_location import judge_location
+from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
-from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.publish.location_proof import (
+    NAME_THE_PLACE,
+    Evidence,
+    EvidenceKind,
+    EvidenceOutcome,
+    decide,
+)
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +29,9 @@ SEGMENTS = tuple(
     MissingSegment(remote_segment(at * 10, at * 10 + 9, ((0, at * 10),)), is_ours=at > 0, lacking=(".log",))
     for at in range(MOST_MISSING + 2)
 )
-MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", "brokers read s3://b/: so", MetadataCache())
+HINT = Evidence(EvidenceKind.BROKER_SEGMENT, EvidenceOutcome.HINTS, "an older segment is there")
+ELSEWHERE = Evidence(EvidenceKind.SERVER_PROPERTIES, EvidenceOutcome.CONTRADICTS, "they name s3://c/")
+MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", decide("s3://b/", [HINT]), MetadataCache())
 
 
 def steps(compared: Compared, *words: str) -> list[str]:
@@ -36,8 +47,10 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
     assert "orders-3 lacks 7 segments between offsets 0 and 69" in lines[0]
     assert f"orders-3 offsets 0 to 9: segment {SEGMENTS[0].metadata.id.segment_id}, uploaded by a broker" in lines[1]
     assert "published by tiersnap, lacks .log" in lines[2]
-    assert lines[-2:] == ["… and 2 segments more: --output json has all of them", "brokers read s3://b/: so"]
-    assert len(as_records(MISSING).missing) == len(SEGMENTS)
+    assert lines[-1] == "… and 2 segments more: --output json has all of them"
+    found = as_records(MISSING)
+    assert len(found.missing) == len(SEGMENTS)
+    assert found.place == "nothing proves that brokers read s3://b/: an older segment is there"
 
 
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
@@ -51,12 +64,12 @@ def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given(
     ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
     assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]
-    unproven = replace(MISSING, doubt=UnprovenPlaceError("x"))
-    assert steps(unproven, *words) == [line], "mend asks for the proof itself"
 
 
-def test_next_step_is_another_place_when_brokers_do_not_read_this_one():
-    wrong = replace(MISSING, doubt=WrongPlaceError("not where brokers read"))
-    (line,) = steps(wrong, "--bootstrap-server", "h:1", "--remote", "s3://b")
-    assert line.startswith("brokers do not read here: give the place")
+def test_next_step_is_no_command_when_brokers_read_another_location():
+    wrong = replace(MISSING, location=decide("s3://b/", [HINT, ELSEWHERE]))
+    assert steps(wrong, "--bootstrap-server", "h:1", "--remote", "s3://b") == []
     assert steps(replace(MISSING, missing=Missing("s3://b/", 9)), "--remote", "s3://b") == []
+    judged = judge_location(RemoteView("s3://b", "aiven", S3Settings()), (), wrong)
+    assert judged is not None
+    assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]

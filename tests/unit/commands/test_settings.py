@@ -79,7 +79,7 @@ def test_a_file_with_something_unknown_is_refused_by_name(
 def test_a_topic_for_other_commands_is_none_for_one_that_names_its_own(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "tiersnap.yaml"
     path.write_text(f"remote: {tmp_path}\ntopic: orders\n")
-    assert tiersnap(["--config", str(path), "restore", "fetch", "--partition", "0", "--offset", "0"]) == 2
+    assert tiersnap(["--config", str(path), "restore", "--to", str(tmp_path)]) == 2
     assert "Missing option '--topic'" in capsys.readouterr().err
 
 

@@ -351,6 +351,7 @@ def test_a_producer_whose_records_retention_removed_outlives_the_log(tmp_path: P
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
     for path in (tmp_path / "kip952-0").glob(f"{0:020d}.*"):
         path.unlink()
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nkip952 0 100\n")
 
     row = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)).row()
 

@@ -1,0 +1,51 @@
+"""The answer of `doctor` whether brokers read the remote location that was named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE, LocationState
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.doctor_cluster import Compared
+    from tiersnap.remote_storage.publish.location_proof import LocationVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLocation:
+    """State of the remote location."""
+
+    state: LocationState
+    sentence: Annotated[str, Meta(description="with the evidence")]
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Return whether brokers read another location."""
+        return self.state is LocationState.CONTRADICTED
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a person should know."""
+        yield f"{self.state}: {self.sentence}"
+        if self.is_contradicted:
+            yield NAME_THE_PLACE
+
+
+def judge_location(view: RemoteView, log_dirs: Sequence[str], compared: Compared | None) -> JudgedLocation | None:
+    """Return the state of the location by the cluster, or by the running broker of LOGDIR; None without either."""
+    if view.remote is None:
+        return None
+    if compared is not None:
+        return _of(compared.location)
+    from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
+
+    found = beside_brokers(log_dirs, view.location())
+    return None if found.state is LocationState.UNPROVEN else _of(found)
+
+
+def _of(verdict: LocationVerdict) -> JudgedLocation:
+    return JudgedLocation(verdict.state, verdict.sentence)

@@ -1,0 +1,176 @@
+"""Compare a remote location with the configuration of the brokers that run on this host.
+
+A broker that runs on this host holds `.lock` of its log directories: its command line names its server.properties.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.publish.location_proof import (
+    Evidence,
+    EvidenceKind,
+    EvidenceOutcome,
+    LocationVerdict,
+    decide,
+)
+from tiersnap.remote_storage.publish.storage_manager import StoragePlace, endpoint_of, place_of_broker
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.paced_store import PacedStore
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats import meta_properties
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.host.running import BrokerSettings, broker_settings, lock_holder
+from tiersnap.snapshot.log.places import place_of
+
+_KIND = EvidenceKind.SERVER_PROPERTIES
+
+
+def other_cluster(cluster_id: str, log_dirs: Iterable[str], server: str) -> Evidence | None:
+    """Return the contradiction that the user named a log directory of another cluster; None without one.
+
+    Args:
+        cluster_id: that of the cluster at `server`.
+    """
+    for name in log_dirs:
+        with suppress(OSError, CorruptCheckpointError):
+            found = _cluster_of(Path(name))
+            if found and found != cluster_id:
+                said = f"{name} is a log directory of cluster {found}, and {server} is a broker of cluster {cluster_id}"
+                return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
+    return None
+
+
+def beside_brokers(log_dirs: Iterable[str], location: RemoteLocation) -> LocationVerdict:
+    """Return whether the running brokers of log directories (paths or URIs) read a location, by their configuration."""
+    evidence = settings_evidence(list(brokers_here(None, map(place_of, log_dirs))), location)
+    return decide(name_of(location), [evidence])
+
+
+def name_of(location: RemoteLocation) -> str:
+    """Return a location for messages."""
+    return f"{location.store.uri} ({location.layout.name})"
+
+
+def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
+    """Yield the settings of each broker of a cluster that holds one of `log_dirs` here, or why they are not known.
+
+    A directory that is not here, or that no process of this host holds, says nothing.
+
+    Args:
+        cluster_id: None takes brokers of any cluster.
+    """
+    seen: set[int] = set()
+    for name in dict.fromkeys(log_dirs):
+        log_dir = Path(name)
+        try:
+            holder = lock_holder(log_dir)
+            if holder is None or holder.pid in seen or cluster_id not in {None, _cluster_of(log_dir)}:
+                continue
+            if not holder.pid:
+                yield f"the broker at {log_dir} runs in another container"
+                continue
+            seen.add(holder.pid)
+            yield broker_settings(holder.pid)
+        except (OSError, CorruptCheckpointError) as error:
+            why = error.message if isinstance(error, CorruptCheckpointError) else error.strerror or str(error)
+            yield f"the settings of the broker at {log_dir} cannot be read: {why}"
+
+
+def _cluster_of(log_dir: Path) -> str:
+    path = log_dir / META_PROPERTIES
+    return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
+
+
+def settings_evidence(found: Sequence[BrokerSettings | str], location: RemoteLocation) -> Evidence:
+    """Return the evidence that the settings of brokers on this host give for a remote location."""
+    if not found:
+        return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
+    each = [_one(broker, location) if isinstance(broker, BrokerSettings) else broker for broker in found]
+    compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
+    for outcome in (EvidenceOutcome.CONTRADICTS, EvidenceOutcome.PROVES):
+        for evidence in compared:
+            if evidence.outcome is outcome:
+                return evidence
+    said = [evidence.sentence if isinstance(evidence, Evidence) else evidence for evidence in each]
+    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(said))
+
+
+def _one(broker: BrokerSettings, location: RemoteLocation) -> Evidence | str:
+    try:
+        theirs = place_of_broker(broker.values)
+    except ValueError as error:
+        return f"{broker.path} of the running broker: {error}"
+    ours = place_of_location(location)
+    said = f"{broker.path} of the running broker (process {broker.pid}) names {theirs}"
+    outcome = _compare(broker, theirs, ours)
+    return Evidence(_KIND, outcome, said if outcome is EvidenceOutcome.PROVES else f"{said}, and this is {ours}")
+
+
+def place_of_location(location: RemoteLocation) -> StoragePlace:
+    """Return a remote location as the settings of a storage manager would name it."""
+    store, layout = location.store, location.layout.name
+    inner = store.inner if isinstance(store, PacedStore) else store
+    if isinstance(inner, DirectoryStore):
+        return StoragePlace(layout, "", f"{inner.root}/")
+    from tiersnap.remote_storage.stores.s3_store import S3Store
+
+    assert isinstance(inner, S3Store)
+    return StoragePlace(layout, inner.bucket, inner.prefix, endpoint_of(inner.client.meta.endpoint_url))
+
+
+def server_of(store: ObjectStore) -> str:
+    """Return what tells a store from a copy under the same URI: the server, or the directory's inode number.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    inner = store.inner if isinstance(store, PacedStore) else store
+    if isinstance(inner, DirectoryStore):
+        return f"inode {inner.root.stat().st_ino}"
+    if not inner.uri.startswith("s3://"):
+        return ""
+    from tiersnap.remote_storage.stores.s3_store import S3Store
+
+    assert isinstance(inner, S3Store)
+    return endpoint_of(inner.client.meta.endpoint_url)
+
+
+def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
+    """Compare the location of a broker's remote segments with another; a different endpoint alone is no evidence.
+
+    One server has many addresses: port forwards, VPC endpoints, names inside and outside a network.
+    """
+    if (theirs.layout, theirs.bucket) != (ours.layout, ours.bucket):
+        return EvidenceOutcome.CONTRADICTS
+    if not theirs.bucket:
+        return _compare_directories(broker, theirs, ours)
+    if theirs.prefix != ours.prefix:
+        return EvidenceOutcome.CONTRADICTS
+    return EvidenceOutcome.PROVES if theirs.endpoint == ours.endpoint else EvidenceOutcome.SILENT
+
+
+def _compare_directories(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
+    folder, rest = posixpath.split(theirs.prefix)
+    if rest:  # keys begin with a prefix that is no folder
+        return EvidenceOutcome.CONTRADICTS
+    try:
+        is_same = _is_same_folder(broker.located(folder), Path(ours.prefix))
+    except OSError:  # another user's
+        return EvidenceOutcome.SILENT
+    return EvidenceOutcome.PROVES if is_same else EvidenceOutcome.CONTRADICTS
+
+
+def _is_same_folder(theirs: Path, ours: Path) -> bool:
+    """Compare two folders that may not exist yet: the plugin creates its prefix with the first object."""
+    try:
+        return theirs.samefile(ours)
+    except FileNotFoundError:
+        if theirs.exists() or ours.exists():
+            return False
+        return theirs.name == ours.name and _is_same_folder(theirs.parent, ours.parent)

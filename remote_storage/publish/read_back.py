@@ -1,0 +1,163 @@
+"""Let the brokers of a cluster read a record back from a remote location: who returns it reads there.
+
+A topic of our own with copying disabled gets a few old records and a new one, which closes the segment of the old ones.
+Their segment is uploaded with other record bytes, each a nonce, and published. One change of configs then enables
+copying, with a local retention that the old records exceed. Once the local segment is deleted, a consumer that begins
+at offset 0 gets one of these:
+
+    the nonce           these bytes exist in the location alone: brokers read there
+    errors              the broker looks for the segment elsewhere, and does not find it
+    the first records   from the local segment, or from a copy that the broker made itself: that says nothing
+
+The topic and its objects are deleted. A record in the location names the topic first, so that the next run deletes what
+a killed one left. Needs Kafka 3.9 or later in KRaft mode: others refuse the topic's configs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.errors import ClusterRefusedError, DeliveryFailedError, TopicRefusedError
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.layout import StoredState
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.own_objects.read_back_record import ReadBackStore
+from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceKind, EvidenceOutcome
+from tiersnap.remote_storage.publish.read_back_segment import NonceSegment
+from tiersnap.remote_storage.publish.read_back_topic import AGE_MS, OLD_RECORDS, FirstRecord, ReadBackTopic
+from tiersnap.remote_storage.stores.probe import check_conditions
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.units import human_duration
+
+_log = logging.getLogger(__name__)
+
+_DELETION_SECONDS, _POLL_SECONDS = 10.0, 0.5
+_FAILING_SECONDS = 10.0  # errors for so long are no moment's
+_RENEWED_EACH_SECONDS = 20.0
+SETTLE_SECONDS = 2.0  # until the leader has read what was published: its copy task begins behind it then
+_KIND = EvidenceKind.READ_BACK
+_NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the rights to create, write, read and delete a topic"
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """A read-back at one location; `records` are of this location and cluster, and were looked for."""
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    location: RemoteLocation
+    records: ReadBackStore
+    digest: str | None  # of the brokers' configuration, with which a proof is kept; None if it is not known
+    talk: Callable[[str], None]  # told what takes a while
+
+    def evidence(self) -> Evidence:
+        """Read a record back, keep a proof, and delete whatever was made for it, whatever happens.
+
+        Raises:
+            ReadBackHeldError: another run reads back from this location.
+            TransientError: brokers or the store do not answer.
+        """
+        self.records.check_not_held()
+        for left in ReadBackTopic.left_over(self.cluster):
+            self.talk(f"{left.name}: deleting the topic that a killed run left")
+            self.clean(left)
+        check_conditions(self.location.store)
+        topic = ReadBackTopic.new(self.cluster)
+        self.records.begin(topic.name)
+        try:
+            found = self._found(topic)
+        finally:
+            is_clean = self.clean(topic)
+            if is_clean:  # else the record tells the next run what is left
+                self.records.drop()
+        if found.is_proof and is_clean and self.digest is not None:
+            self.records.keep(self.digest)
+        return found
+
+    def _found(self, topic: ReadBackTopic) -> Evidence:
+        try:
+            return self._read_back(topic, topic.create())
+        except TopicRefusedError as refused:
+            return Evidence(_KIND, EvidenceOutcome.SILENT, f"{_NEEDS}: {refused.message}")
+        except (ClusterRefusedError, DeliveryFailedError) as error:
+            return Evidence(_KIND, EvidenceOutcome.SILENT, f"no record was read back: {error.message}")
+
+    def clean(self, topic: ReadBackTopic) -> bool:
+        """Delete a topic of a read-back, and what this location holds of it; return whether nothing is left."""
+        is_deleted = True
+        try:
+            topic.delete()
+        except TiersnapError as error:
+            is_deleted = False
+            _log.warning("could not delete %s: %s", topic.name, error.message)
+            self.talk(f"the topic {topic.name} could not be deleted: {error.message}")
+            self.talk(f"kafka-topics --delete --topic {topic.name}")
+        deadline = time.monotonic() + _DELETION_SECONDS
+        while (left := self._objects(topic)) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)  # brokers delete what they know of
+        failures = self.location.store.delete(left)
+        for failure in failures:
+            _log.warning("could not delete %s%s: %s", self.location.store.uri, failure.key, failure.reason)
+        return is_deleted and not failures
+
+    def _objects(self, topic: ReadBackTopic) -> list[str]:
+        beginning = keys.topic(topic.name, local=self.location.is_local)
+        return [found.key for found in self.location.store.list(beginning)]
+
+    def _read_back(self, topic: ReadBackTopic, made: Topic) -> Evidence:
+        now = int(time.time() * 1000)
+        topic.write(now)
+        partition, leader = TopicIdPartition(topic.name, made.topic_id, 0), made.leaders[0]
+        with topic.consumer() as consumer:
+            epoch = topic.leader_epoch(consumer)
+            segment = NonceSegment.of(partition, leader, epoch, count=OLD_RECORDS, timestamp=now - AGE_MS)
+            self.records.renew()
+            metadata = segment.upload(self.location)
+            self._publish(metadata)
+            time.sleep(SETTLE_SECONDS)
+            topic.enable_copying()
+            seconds = topic.patience(leader)
+            waits = human_duration(int(seconds * 1000))
+            self.talk(f"waiting up to {waits} until brokers read a record back from {self.location.store.uri}")
+            return self._wait(lambda: topic.first(consumer, segment.nonce), metadata, seconds)
+
+    def _publish(self, metadata: RemoteLogSegmentMetadata) -> None:
+        partition, now = metadata.id.topic_id_partition, int(time.time() * 1000)
+        finished = SegmentUpdate(metadata.id, metadata.broker_id, now, SegmentState.COPY_SEGMENT_FINISHED)
+        self.metadata_topic.publish([(partition, SegmentRecord(metadata)), (partition, finished)])
+
+    def _wait(self, ask: Callable[[], FirstRecord], metadata: RemoteLogSegmentMetadata, seconds: float) -> Evidence:
+        """Ask for offset 0 again and again until it tells, at most for so many seconds."""
+        began = renewed = time.monotonic()
+        failing_since = None
+        while (now := time.monotonic()) < began + seconds:
+            if now > renewed + _RENEWED_EACH_SECONDS:
+                self.records.renew()
+                renewed = now
+            answer = ask()
+            if answer is FirstRecord.NONCE:
+                return Evidence(_KIND, EvidenceOutcome.PROVES, "they read a record back from there")
+            if answer is FirstRecord.LOCAL:
+                failing_since = None
+            elif answer is FirstRecord.FAILED:
+                failing_since = failing_since or now
+            if failing_since and now > failing_since + _FAILING_SECONDS and self._is_there(metadata):
+                said = "they cannot read a record that was published to them from there"
+                return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
+            time.sleep(_POLL_SECONDS)
+        waited = human_duration(int(seconds * 1000))
+        return Evidence(_KIND, EvidenceOutcome.SILENT, f"they read no record back from there within {waited}")
+
+    def _is_there(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        return self.location.layout.inspect(self.location.store, metadata) is StoredState.COMPLETE
