@@ -64,6 +64,7 @@ class PartitionCheck:
         compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
         skipped: segments of which an earlier check holds, or that are not in the sample.
         digests: of the logs that `checks` read and whose batches are right, by segment id.
+        names_replaced: report a segment that lost objects also if a finished one took its place: brokers may read it.
         remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
             not known.
     """
@@ -77,6 +78,7 @@ class PartitionCheck:
     skipped: int = 0
     digests: dict[str, str] = field(default_factory=dict)
     remote_only: Interval | None = None
+    names_replaced: bool = False
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
     _lineage: LeaderEpochs = ()
@@ -191,7 +193,7 @@ class PartitionCheck:
             is_young = is_last and now - each.written_at <= COPY_GRACE_MS
             if each.objects is None or (not each.is_visible and (is_covered or is_young)):
                 continue  # of an attempt that ended, or that somebody is at
-            if is_covered and self._is_replaced(each):
+            if is_covered and not self.names_replaced and self._is_replaced(each):
                 continue
             verdict = RemoteVerdict.MISSING if each.objects.missing else RemoteVerdict.CORRUPT
             if not each.is_visible and (is_last or each.start_offset < begin):

@@ -83,7 +83,7 @@ class RemoteLogs:
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
         compare = None if local is None else local.compare
-        return PartitionCheck(self.location, partition, asked, compare_locally=compare)
+        return PartitionCheck(self.location, partition, asked, compare_locally=compare, names_replaced=True)
 
     @contextmanager
     def right_segments(

@@ -78,7 +78,7 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
         ),
         Verdict.UNKNOWN_TRANSACTIONS: (
             "Nothing proves that no transaction was open where the scan window begins.",
-            "leave out --scan window, or name a broker of the cluster, which tells the last stable offset "
+            "leave the window of the scan out, or name a broker of the cluster, which tells the last stable offset "
             "(--bootstrap-server)",
         ),
         Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
