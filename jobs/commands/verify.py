@@ -164,7 +164,10 @@ def _verify_tier(
     spark: opt.SparkRequest,
 ) -> int:
     """Verify what lies in remote storage."""
+    from tiersnap.snapshot.replay.replay_start import Beginnings
+
     findings: list[Finding] = []
+    begins = view.beginnings(broker_expiry) if log_dirs else Beginnings()
     asked = CheckRequest(tier.depth or CheckDepth.SNAPSHOTS, broker_expiry.now, broker_expiry.expiration)
     if tier.warehouse is not None:
         checks, tally = verify_on_spark(output, view, selection, tier, asked, spark)
@@ -173,7 +176,6 @@ def _verify_tier(
         if log_dirs:
             from tiersnap.remote_storage.check.local_log import local_logs
 
-            begins = view.beginnings(broker_expiry)
             logs = local_logs(
                 log_dirs, selection, begins, check_crc=check_crc, findings=findings, log_starts=log_starts
             )

@@ -70,7 +70,7 @@ def test_verify_names_a_segment_that_is_lost_meanwhile(
 ) -> None:
     delete_after_the_listing(at, monkeypatch, 222)
     ran = checked(at, depth=depth)
-    assert (ran.exit_code, verdicts(ran)) == (5, [(222, "MISSING")])
+    assert (ran.exit_code, verdicts(ran)) == (5, [(222, "CORRUPT")])
 
 
 def test_verify_says_nothing_of_a_topic_that_is_deleted_meanwhile(
