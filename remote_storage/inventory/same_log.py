@@ -13,7 +13,6 @@ from typing import BinaryIO
 from tiersnap.remote_storage.errors import DivergedLogError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import epochs_in_range
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
@@ -39,7 +38,7 @@ def check_same_log(
         found = local.get(segment.bounds)
         if found is None or segment.chunks is not None or segment.is_encrypted:
             continue
-        if segment.leader_epochs == epochs_in_range(partition.leader_epochs or (), *segment.bounds):
+        if segment.facts.is_of(partition.leader_epochs or ()):
             check_same_segment(location, segment, filesystem, found)
             return
 

@@ -18,12 +18,18 @@ pytestmark = pytest.mark.unit
 NOW = ("--now", "2026-11-21T13:00:00Z")
 
 
-def write_clone(folder: Path, producer: int, *, indexes: bool = True) -> Path:
+def write_clone(
+    folder: Path, producer: int, *, indexes: bool = True, first: int = 0, epoch_start: int = 0, end: int = 40
+) -> Path:
     """A log whose segments from offset 10 on have batches of one of two producers."""
     segments = {0: [data_batch(0, 10, 7, 0, 0)]}
     for base in (10, 20, 30):
         segments[base] = [data_batch(base, 5, producer, 0, base - 10), data_batch(base + 5, 5, producer, 0, base - 5)]
-    write_partition(folder, "orders", 0, segments, high_watermark=35, indexes=indexes)
+    held = {base: entries for base, entries in segments.items() if first <= base < end}
+    epochs = [(0, epoch_start)]
+    write_partition(
+        folder, "orders", 0, held, leader_epochs=epochs, log_start_offset=first, high_watermark=35, indexes=indexes
+    )
     return folder
 
 
@@ -52,6 +58,16 @@ def test_tier_refuses_a_diverged_clone_and_writes_nothing(
     assert f"{remote}/" in refused.err
     assert {info.key: store.get(info.key) for info in store.list()} == before
     assert tiersnap("tier", original, *words).exit_code == 0
+
+
+def test_tier_refuses_a_diverged_clone_whose_epochs_begin_inside_a_segment(tmp_path: Path) -> None:
+    original = write_clone(tmp_path / "original", 8, first=10, epoch_start=10, end=30)
+    words = ("--remote", tmp_path / "remote", *NOW, "--apply")
+    assert tiersnap("tier", original, *words).exit_code == 0
+    clone = write_clone(tmp_path / "clone", 9, first=10, epoch_start=15)
+    refused = tiersnap("tier", clone, *words)
+    assert refused.exit_code == 5, refused.err
+    assert str(clone / "orders-0" / f"{10:020d}.log") in refused.err
 
 
 def test_run_refuses_a_diverged_clone_and_writes_nothing(tmp_path: Path, original: Path) -> None:
