@@ -36,7 +36,8 @@ class ListTransactionalIds:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read each folder."""
         for batch in batches:
-            for log_dir, folder in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            named = (batch.column(name).to_pylist() for name in ("log_dir", "folder"))
+            for log_dir, folder in zip(*named, strict=True):
                 yield _CODEC.batch(self._ids(log_dir, folder))
 
     def _ids(self, uri: str, folder: str) -> Iterator[IdOfProducer]:

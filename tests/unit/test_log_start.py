@@ -30,7 +30,7 @@ from tiersnap.snapshot.tasks.list_partitions import ToldOfPartition
 
 pytestmark = pytest.mark.unit
 
-CASE = DATA / "tiered-3.7.0"
+CASE = DATA.parent / "cases/tiered-3.7.0"
 REMOTE = ("--remote", str(CASE / "remote"), "--layout", "local-tiered-storage")
 NOW = ("--now", "2026-11-27T19:00:00Z")
 EMPTY = bytes.fromhex("000148674bc700000000")
