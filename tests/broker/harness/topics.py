@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -117,5 +117,15 @@ def last_stable(broker: Broker, topic: str, *, partition: int = 0) -> int:
 def _offset(broker: Broker, topic: str, partition: int, spec: OffsetSpec, isolation: IsolationLevel) -> int:
     at = TopicPartition(topic, partition)
     admin = admin_client(broker)
-    listed = admin.list_offsets({at: spec}, isolation_level=isolation, request_timeout=SECONDS)
-    return int(listed[at].result(SECONDS).offset)
+
+    def ask() -> tuple[int] | None:
+        try:
+            listed = admin.list_offsets({at: spec}, isolation_level=isolation, request_timeout=SECONDS)
+            return (int(listed[at].result(SECONDS).offset),)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH:
+                raise
+            return None  # the leader has yet to hear of the epoch that the client knows
+
+    (offset,) = wait_until(ask, f"{topic}-{partition} tells its offsets")
+    return offset
