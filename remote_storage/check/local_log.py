@@ -62,7 +62,7 @@ class LocalLog:
 
         Of several that end at one offset, one of them.
         """
-        epochs, first = self.partition.leader_epochs or (), self.partition.first_base_offset
+        epochs, first = self.partition.whole_epochs, self.partition.first_base_offset
         covered = coverage_of([copy.facts for copy in copies], epochs, ENDLESS)
         ending = {copy.end_offset: copy for copy in copies if copy.end_offset > first and covered.covers(*copy.bounds)}
         if not (ending and self.partition.segments):

@@ -175,7 +175,7 @@ def metadata_of(
 
 
 def _is_of_lineage(copy: RemoteSegment, partition: Partition) -> bool:
-    remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
+    remote = coverage_of([copy.facts], partition.whole_epochs, ENDLESS)
     return remote.covers(copy.start_offset, copy.end_offset)
 
 

@@ -93,7 +93,7 @@ class RemoteLogs:
         found = in_parallel(partial(read_segment, self.store), whole)
         lineage = lineage_of(self.store, (each for each in found if isinstance(each, RemoteSegment)))
         if not lineage and local is not None:
-            lineage = local.partition.leader_epochs or ()
+            lineage = local.partition.whole_epochs
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
             yield RightSegments(
                 self.location,

@@ -18,7 +18,7 @@ from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition, ListedSegment
 from tiersnap.snapshot.tables.schemas import schema_of
 
-VERSION = 3
+VERSION = 4
 _VERSION_KEY = b"tiersnap.collected"
 _ANEW = "give an empty folder as --to and collect again"
 

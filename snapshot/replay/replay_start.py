@@ -140,7 +140,7 @@ def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition:
     """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
 
     def agrees(copy: ListedCopy) -> bool:
-        return RemoteListing((copy,)).coverage(partition.leader_epochs).covers(copy.start_offset, copy.end_offset)
+        return RemoteListing((copy,)).coverage(partition.whole_epochs).covers(copy.start_offset, copy.end_offset)
 
     return [copy for copy in copies if copy.end_offset in ends and agrees(copy)]
 
@@ -178,10 +178,15 @@ def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) 
 
 
 def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool:
-    """Return whether the log goes back further in remote storage: by its checkpoint, else by what is found there."""
+    """Return whether the log goes back further in remote storage: by its checkpoint, else by what is found there.
+
+    Where leader epochs are lost, each copy that begins before the files may be the log's own.
+    """
     first = partition.first_base_offset
     if partition.log_start_checkpoint is not None or first == 0:
         return partition.begins_in_remote_storage
+    if partition.epochs_lost_below:
+        return any(copy.is_finished and copy.start_offset < first for copy in copies)
     return RemoteListing(tuple(copies)).coverage(partition.leader_epochs, first + 1).covers(first - 1, first)
 
 

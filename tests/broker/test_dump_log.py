@@ -21,7 +21,7 @@ from tiersnap.snapshot.dump.files import identify
 pytestmark = pytest.mark.broker
 
 SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
-FILES = sorted(path.relative_to(DATA) for path in DATA.rglob("*") if path.suffix in SUFFIXES)
+FILES = sorted(path.relative_to(DATA) for path in DATA.glob("*-*.*/**/*") if path.suffix in SUFFIXES)
 FOLDERS = sorted({path.parts[0] for path in FILES})
 DUMP_EACH = Path(__file__).parent / "oracle/DumpEach.java"
 
