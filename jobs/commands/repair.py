@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -27,6 +28,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
+    from tiersnap.snapshot.repair.other_files import PlannedFile
     from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
@@ -38,18 +40,19 @@ _LEFT_ALONE = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedRepair:
-    """A snapshot of `repair` that is not as it should be; those that are right are counted only."""
+    """A file of `repair` that is not as it should be; snapshots that are right are counted only."""
 
     COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "reason")
     log_dir: str
     partition: str
-    offset: int
-    bytes: int
+    offset: Annotated[int | None, Meta(description="null for a file of the whole partition")]
+    bytes: Annotated[int | None, Meta(description="of a snapshot")]
     action: RepairAction
     producers: int | None
     provenance: Provenance | None
-    found: SnapshotVerdict
+    found: Annotated[SnapshotVerdict | None, Meta(description="of a snapshot")]
     reason: str
+    file: Annotated[str, Meta(description="name in the partition's folder")]
 
 
 @command(PlannedRepair)
@@ -60,6 +63,8 @@ class PlannedRepair:
 @opt.as_of_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
+@opt.topic_ids_option
+@opt.cluster_options("Another broker of the cluster, which runs: it tells the ids of topics that have lost theirs.")
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
@@ -75,6 +80,8 @@ def repair(
     as_of: int | None,
     replace: bool,
     above_newest: bool,
+    topic_ids: Path | None,
+    cluster: opt.Cluster | None,
     selection: opt.Selection,
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
@@ -93,12 +100,19 @@ def repair(
     DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --remote brings the
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.
+
+    It also mends what a power loss leaves beside the log. partition.metadata gets the topic's id again, by
+    --topic-ids, --bootstrap-server or the __cluster_metadata in LOGDIR; leader-epoch-checkpoint the epochs of the
+    batches; a segment right indexes. A file that holds nothing is written, any other only with --replace.
     """
+    from tiersnap.jobs.known_topic_ids import KnownTopicIds
+    from tiersnap.jobs.text_files import read_topic_ids
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
     from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
     from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
+    from tiersnap.snapshot.repair.other_files import FileRepair
     from tiersnap.snapshot.repair.repair_plan import PlanOptions
 
     if apply and out is not None:
@@ -119,13 +133,16 @@ def repair(
     progress = Progress(output, "repairing" if writes else "planning", count(opened, selection))
     beginnings = view.beginnings(broker_expiry)
     with all_locked(opened) if apply else nullcontext():
-        job = HostRepair(opened, options, check_crc, beginnings)
+        ids = KnownTopicIds(read_topic_ids(topic_ids), cluster, opened)
+        files = None if out is not None else FileRepair(replace, ids.find, apply=apply)
+        job = HostRepair(opened, options, check_crc, beginnings, files=files)
 
         def rows() -> Iterator[PlannedRepair]:
-            for each, part, plan in job.plans(progress.watch(selected_of(opened, selection)), open_files):
+            for each, part, plan, others in job.plans(progress.watch(selected_of(opened, selection)), open_files):
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
                         yield _row(each.uri, part.name, planned)
+                yield from (_row_of_file(each.uri, part.name, other) for other in others)
 
         output.rows(PlannedRepair, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
     for error in job.errors:
@@ -140,6 +157,8 @@ def repair(
 
 
 def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
+    from tiersnap.snapshot.formats.snapshot_file import file_name
+
     # What the local files alone give is no snapshot where more came before them.
     is_none = planned.provenance.lacks_start
     return PlannedRepair(
@@ -152,29 +171,63 @@ def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
         provenance=None if is_none else planned.provenance,
         found=planned.found,
         reason=planned.reason,
+        file=file_name(planned.offset),
+    )
+
+
+def _row_of_file(uri: str, partition: str, planned: PlannedFile) -> PlannedRepair:
+    return PlannedRepair(
+        log_dir=uri,
+        partition=partition,
+        offset=planned.base_offset,
+        bytes=None,
+        action=planned.action,
+        producers=None,
+        provenance=None,
+        found=None,
+        reason=f"{planned.name}: {planned.reason}",
+        file=planned.name,
     )
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
+    names = shlex.join(each.uri for each in repair.log_dirs)
+    count, files = (
+        each[RepairAction.WRITE] + each[RepairAction.REPLACE] for each in (repair.actions, repair.file_actions)
+    )
+    yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
+    if files:
+        yield f"{count_of(files, 'other file')} {'in place' if writes else 'to write; nothing was written'}"
+    if (count or files) and writes and in_place and not repair.undone and not repair.errors:
+        yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
+    elif (count or files) and not writes and not repair.undone:
+        yield f"next: stop the broker, then {again('--apply')}"
+    yield from _unwritten(repair, in_place=in_place)
+
+
+def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
     from tiersnap.snapshot.repair.log_dirs import is_local
 
-    actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
-    count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
+    kept = repair.actions[RepairAction.KEEP]
+    right = count_of(kept, "snapshot is", "snapshots are")
     if writes and count:
         yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
-        if in_place and not repair.undone and not repair.errors:
-            yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
     elif count:
         yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
         for each in repair.log_dirs:
             if repair.needed[each.uri] and is_local(each):
                 yield from _room(repair.needed[each.uri], Path(each.log_dir.path))
-        if not repair.undone:
-            yield f"next: stop the broker, then {again('--apply')}"
     elif repair.errors:
-        yield f"nothing was written; {count_of(kept, 'snapshot is', 'snapshots are')} right already"
-    elif kept or not (repair.beginnings.unknown or repair.beginnings.unlocated or actions[RepairAction.NOT_COMPARED]):
-        yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+        yield f"nothing was written; {right} right already"
+    elif has_files:
+        yield f"{right} right already"
+    elif kept or not (
+        repair.beginnings.unknown or repair.beginnings.unlocated or repair.actions[RepairAction.NOT_COMPARED]
+    ):
+        yield f"nothing to write: {right} right already"
+
+
+def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
     for each in repair.log_dirs:
         if unwritten := repair.unwritten[each.uri]:
             yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written for want of room"
@@ -198,6 +251,10 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
 
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
+    if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
+        yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; next: {again('--replace')}"
+    if lost := repair.file_actions[RepairAction.NOT_TOLD]:
+        yield f"{count_of(lost, 'other file is', 'other files are')} lost, and nothing here tells the content"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
 _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
-    "ABOVE_LSO",
+    *("INDEX_DAMAGED", "ABOVE_LSO"),
 )
 _BROKERS_COPY = (
     "a broker with tiered storage copies them at its next turn, or since Kafka 4.4 after remote.copy.lag.ms or .bytes"
@@ -135,6 +135,7 @@ def scan(
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
+    from tiersnap.snapshot.log.stray_partitions import stray_partitions
     from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
 
     checks = read_checks(checks_file, is_shown=report is not None)
@@ -142,7 +143,8 @@ def scan(
     inventory = view.inventory(broker_expiry)
     tasks = told_by.about(opened, selection.topic, output).tasks
     scanner = Scanner(inventory, broker_expiry, check_crc, tasks)
-    totals = ScanTotals(list(findings_of(opened)), scanner.errors, was_asked=tasks is not None)
+    findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
+    totals = ScanTotals(findings, scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
     commands = host_commands_of_scan(log_dirs, view.remote)
     progress = Progress(output, "scanning", count(opened, selection))

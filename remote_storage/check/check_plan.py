@@ -22,7 +22,7 @@ _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
 _SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
 # Requests of a segment beside those for its log: what the listing needs, and more of it for each depth.
 _AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
-_LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 5, CheckDepth.FULL: 9}
+_LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 9, CheckDepth.FULL: 9}
 # Requests of a partition: its listings, and the indexes of its newest segment, for the lineage.
 _AIVEN_PARTITION, _LOCAL_PARTITION = 4, 8
 _TAIL_BYTES = 1 << 20  # of a log of LocalTieredStorage, for its end

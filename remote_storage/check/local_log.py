@@ -81,7 +81,7 @@ class LocalLog:
 
         Of several snapshots at one offset, one is compared; the log of each is.
         """
-        epochs, first = self.partition.leader_epochs or (), self.partition.first_base_offset
+        epochs, first = self.partition.whole_epochs, self.partition.first_base_offset
 
         def of_log(copy: RemoteSegment) -> bool:
             return copy.end_offset > first and copy.facts.is_of(epochs)

@@ -2,9 +2,10 @@
 
     metadata   every object is there, in the size that its manifest says; the segments, laid end to end under the leader
                epochs of the newest one, have no hole
-    snapshots  each snapshot is compared with the first of these that there is: the local log; a snapshot at the offset
-               that a run compared or computed; the claim that vouches for it; the fold of its own segment, if a
-               producer of it may live. Whatever lives in an earlier snapshot must be in it, or batches explain it
+    snapshots  the indexes are right by their size and the order of their entries; each snapshot is compared with the
+               first of these that there is: the local log; a snapshot at the offset that a run compared or computed;
+               the claim that vouches for it; the fold of its own segment, if a producer of it may live. Whatever lives
+               in an earlier snapshot must be in it, or batches explain it
     full       the CRC-32C of every batch, their leader epochs, the indexes; and each snapshot is compared with the fold
                of the remote log, from where that begins
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
 from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, to_entries
@@ -34,7 +35,11 @@ from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 _SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once
-_TAIL = (IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)
+_BY_ORDER = {
+    "offset index": IndexType.OFFSET,
+    "time index": IndexType.TIMESTAMP,
+    "transaction index": IndexType.TRANSACTION,
+}
 _CONCLUSIVE = frozenset(
     {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
 )
@@ -99,7 +104,7 @@ class WholeSegmentCheck:
         return BrokerExpiry(self.asked.now, self.asked.producer_expiration)
 
     def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
-        """Return the snapshot and leader epochs of a segment that is to be told of, or why they cannot be read.
+        """Return the indexes of a segment that is to be told of, or why they cannot be read.
 
         None where they are not read ahead; any thread may ask.
         """
@@ -107,7 +112,7 @@ class WholeSegmentCheck:
         if not is_read or copy is None or copy.segment_id not in wanted or _size(copy) > _SMALL:
             return None
         try:
-            return read_indexes(self.store, copy, _TAIL)
+            return read_indexes(self.store, copy)
         except (CorruptDataError, ObjectNotFoundError) as error:
             return CorruptDataError(error.message)
 
@@ -154,15 +159,15 @@ class WholeSegmentCheck:
     def _indexes(
         self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, faults: list[str]
     ) -> tuple[Indexes, np.ndarray | None]:
-        """Read the indexes that the depth takes, and the snapshot's entries; None where it has none."""
+        """Read the indexes, and the snapshot's entries; None where it has none."""
         try:
             if isinstance(ahead, CorruptDataError):
                 raise ahead
-            wanted = tuple(IndexType) if self.asked.depth is CheckDepth.FULL else _TAIL
-            indexes = ahead or read_indexes(self.store, copy, wanted)
+            indexes = ahead or read_indexes(self.store, copy)
         except (CorruptDataError, ObjectNotFoundError) as error:
             faults.append(error.message)
             return {}, None
+        faults.extend(_out_of_order(copy, indexes))
         try:
             decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
         except CorruptDataError as error:
@@ -193,7 +198,8 @@ class WholeSegmentCheck:
             self._fold = None
             return None
         self.digests[copy.segment_id] = log.digest
-        faults.extend(log.faults)
+        told = {fault.partition(":")[0] for fault in faults}
+        faults.extend(fault for fault in log.faults if fault.partition(":")[0] not in told)
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
             faults.append("log: its batches are not those of the local log")
         if is_full and is_of_log:
@@ -296,6 +302,14 @@ class WholeSegmentCheck:
             return
 
 
+def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
+    """Yield a sentence for each index that is wrong by its size and the order of its entries."""
+    extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size)
+    for name, index in _BY_ORDER.items():
+        data = indexes[index]
+        if data is not None and (fault := fault_of_order(name, data, extent)):
+            yield f"{name}: {fault}"
+
+
 def _size(copy: RemoteSegment) -> int:
-    places = copy.places or {}
-    return sum(place[1] for index in _TAIL if (place := places.get(index)) is not None)
+    return sum(place[1] for place in (copy.places or {}).values() if place is not None)

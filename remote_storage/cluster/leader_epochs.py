@@ -19,6 +19,7 @@ brokers from 2.3 to 4.x. Security protocols PLAINTEXT and SSL (PEM files, as lib
 from __future__ import annotations
 
 import logging
+import shlex
 import socket
 import ssl
 import struct
@@ -35,7 +36,7 @@ from tiersnap.remote_storage.errors import (
     UnknownTopicError,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import EndOffsetFor, TopicIdPartition, end_offset_for
-from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, read_partition
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, LogDir, open_log_dir, read_partition
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
@@ -184,7 +185,8 @@ Lineage = Callable[[TopicIdPartition, int], EndOffsetFor]
 def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]:
     """Ask log directories, if there are any, else the leaders; closes what it opens.
 
-    The lineage raises UnknownTopicError if no log directory has the partition, or one of another topic id.
+    The lineage raises UnknownTopicError if no log directory has the partition, or one of another topic id, and
+    LeaderEpochLineageError if epochs of it are lost there.
     """
     opened = [open_log_dir(uri) for uri in log_dirs]
     if opened:
@@ -230,6 +232,11 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
                 raise UnknownTopicError(
                     f"{found.path}: topic id {found.topic_id}, the cluster's is {partition.topic_id}",
                     hint="--log-dir names a log directory of this cluster",
+                )
+            if found.epochs_lost_below:
+                raise LeaderEpochLineageError(
+                    f"{found.path}: {LEADER_EPOCHS} lacks epochs of the log",
+                    hint=f"with the broker stopped: tiersnap repair {shlex.quote(log_dir.path)} --apply",
                 )
             return end_offset_for(found.leader_epochs or (), _BEYOND)
     raise UnknownTopicError(f"{partition} is in no --log-dir", hint="give the leader's log directories")

@@ -102,7 +102,7 @@ class RemoteLogs:
         found = [each for each in read if isinstance(each, RemoteSegment)]
         lineage = lineage_of(self.store, found)
         if not lineage and local is not None:
-            lineage = local.partition.leader_epochs or ()
+            lineage = local.partition.whole_epochs
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
             yield RightSegments(
                 self.location,

@@ -155,7 +155,7 @@ class HostTier:
 
     def _judged(self, uri: str, listing: PartitionListing, replayed: Replayed) -> HostPartition:
         found, remote, partition = replayed.examination, listing.remote, listing.partition
-        policy = Policy(self.options.replace, self._expiry, beside=self._beside_now(remote))
+        policy = Policy(self.options.replace, self._expiry, beside=self._beside_now(remote), mends_indexes=True)
         coverage = remote.coverage(partition.leader_epochs, found.facts.log_end_offset)
         judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
         stored = [each.stored for each in found.reached.values() if each.stored is not None]

@@ -4,6 +4,8 @@
     TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
     MISSING_INDEX      closed segments of partitions without leader epochs
     UNKNOWN_LOG_START  closed segments without a snapshot at their end, of logs whose start is unknown
+    INDEX_DAMAGED      closed segments with an index of a size that no index beside such a log has, or whose leader
+                       epochs are lost
 
 A file that is there is counted as there; whether it is right only the log says (`examine`).
 """
@@ -18,13 +20,14 @@ from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
+from tiersnap.snapshot.log.index_faults import faults_by_size
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
 from tiersnap.snapshot.log.log_start import begins_below, why_unknown
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
-from tiersnap.snapshot.replay.examine import has_leader_epoch
+from tiersnap.snapshot.replay.examine import has_leader_epoch, lost_epochs
 
 _SHORTEST_MS, DAY_MS = 15 * 60_000, 86_400_000
 
@@ -71,7 +74,7 @@ class SegmentCounts:
         for segment in partition.segments:
             if segment.next_base_offset is None:
                 continue
-            verdict = None if _has(tiered, partition, segment) else _verdict(partition, segment.next_base_offset)
+            verdict = None if _has(tiered, partition, segment) else _verdict(partition, segment)
             if verdict is Verdict.MISSING_SNAPSHOT and is_below is None:
                 verdict = Verdict.UNKNOWN_LOG_START
             if verdict is not None:
@@ -85,12 +88,14 @@ class SegmentCounts:
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 
-def _verdict(partition: Partition, next_base_offset: int) -> Verdict | None:
+def _verdict(partition: Partition, segment: Segment) -> Verdict | None:
     if partition.topic_id is None:
         return Verdict.TOPIC_ID_UNKNOWN
-    if not has_leader_epoch(partition.leader_epochs, next_base_offset):
+    if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
         return Verdict.MISSING_INDEX
-    return None if next_base_offset in partition.snapshots else Verdict.MISSING_SNAPSHOT
+    if segment.next_base_offset not in partition.snapshots:
+        return Verdict.MISSING_SNAPSHOT
+    return Verdict.INDEX_DAMAGED if lost_epochs(partition, segment) or faults_by_size(segment) else None
 
 
 def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool:

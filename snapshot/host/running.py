@@ -171,6 +171,17 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
     return name, overrides
 
 
+def started_at(log_dir: Path) -> int | None:
+    """Return when the broker started that holds `.lock` of a log directory: ms since the epoch.
+
+    None if no process holds it, or this user cannot tell: it may be a process of another container.
+    """
+    with suppress(OSError, ValueError, StopIteration):
+        pid = holder_of(log_dir)
+        return int(started(Path(f"/proc/{pid}"), Path("/proc")) * 1000) if pid else None
+    return None
+
+
 def started(process: Path, proc: Path) -> float:
     """Return when a process started: seconds since the epoch, to a hundredth or so."""
     # The name, in brackets, may hold blanks: what follows it is counted from the last bracket.

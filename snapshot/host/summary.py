@@ -18,6 +18,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
+from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.readiness.host_commands import HostCommands
@@ -101,7 +102,7 @@ class Host:
         """
         named = list(log_dirs)
         found = {each.uri: examined(each, now) for each in named}
-        for each, finding in named_findings(named):
+        for each, finding in (*named_findings(named), *stray_partitions(named)):
             found[each.uri].listed.findings.append(finding)
         is_place_seen, forgotten = False, []
         for each, partition in partitions:
@@ -216,6 +217,8 @@ class Host:
         commands = HostCommands(
             [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
         )
+        if self.blocked[Verdict.TOPIC_ID_UNKNOWN] and any(each.meta and each.meta.is_kraft for each in self.log_dirs):
+            yield "start no broker before partition.metadata has the topic's id: it would set the partition aside"
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
                 yield f"{verdict}: {commands.next_step(verdict)}"

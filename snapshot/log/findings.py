@@ -29,6 +29,7 @@ class FindingKind(StrEnum):
     CORRUPT_CHECKPOINT = "CORRUPT_CHECKPOINT"
     MISSING_CHECKPOINT = "MISSING_CHECKPOINT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
+    CORRUPT_INDEX = "CORRUPT_INDEX"
     BAD_FILE_NAME = "BAD_FILE_NAME"
     UNFINISHED_SWAP = "UNFINISHED_SWAP"
     NO_LOG_FILE = "NO_LOG_FILE"
@@ -37,12 +38,15 @@ class FindingKind(StrEnum):
     UNKNOWN_VERSION = "UNKNOWN_VERSION"
     WRONG_PARTITION = "WRONG_PARTITION"
     MISSING_PARTITION = "MISSING_PARTITION"
+    STRAY_PARTITION = "STRAY_PARTITION"
 
 
 # Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
 # Of what may be in good order, but is not here or not for this user.
 NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
+# Of what a person has to put right, and no record is damaged.
+WAITS = frozenset({FindingKind.CORRUPT_INDEX, FindingKind.STRAY_PARTITION})
 # What is said of a file that was deleted since it was listed, as retention does at any time.
 GONE = os.strerror(errno.ENOENT)
 
@@ -88,13 +92,18 @@ def missing_checkpoint(path: str) -> Finding:
 
 
 def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
-    """5 for damage, 6 for what is not here or may not be read, 0 without findings and for what is gone meanwhile."""
+    """5 for damage, 6 for what is not here or may not be read, 4 for what waits for a person, 0 otherwise.
+
+    What is gone meanwhile does not count.
+    """
     return exit_code_of_kinds(finding.kind for finding in findings if not finding.is_gone)
 
 
 def exit_code_of_kinds(kinds: Iterable[FindingKind]) -> ExitCode:
     """The same, of what was found at least once."""
     found = set(kinds)
-    if found - NOT_DAMAGED:
+    if found - NOT_DAMAGED - WAITS:
         return ExitCode.DATA_CORRUPT
-    return ExitCode.PARTIAL if found else ExitCode.OK
+    if found - WAITS:
+        return ExitCode.PARTIAL
+    return ExitCode.GATE_REFUSED if found else ExitCode.OK

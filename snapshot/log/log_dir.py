@@ -25,6 +25,7 @@ from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cl
 from tiersnap.snapshot.log.file_system import FOLDER, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
 from tiersnap.snapshot.log.places import resolve, unlisted, without_partitions
+from tiersnap.snapshot.log.rebuilt_epochs import complete
 from tiersnap.snapshot.regular_file import TEXT_BYTES
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -96,8 +97,10 @@ class Partition:
     segments: tuple[Segment, ...]  # ascending, from the one that holds the log start offset on
     snapshots: dict[int, FileRef]  # snapshot files by exclusive end offset
     topic_id: str | None = None  # 22 characters, None before Kafka 2.8
-    # (epoch, start offset), None when the checkpoint is missing or unreadable.
+    # (epoch, start offset), those that the checkpoint lost as the batches tell them; None where neither has any.
     leader_epochs: LeaderEpochs | None = None
+    # Exclusive; below it the checkpoint lacks the epochs, and only batches told them. 0 where it lacks none.
+    epochs_lost_below: int = 0
     high_watermark: int | None = None  # from replication-offset-checkpoint, None when the partition is not in it
     log_start_offset: int = 0  # max of its checkpoint and the first segment's base offset
     # Its entry in log-start-offset-checkpoint, or what --log-start or the cluster says in its place; None without one.
@@ -117,6 +120,14 @@ class Partition:
     def name(self) -> str:
         """`<topic>-<partition>`."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def whole_epochs(self) -> LeaderEpochs:
+        """Leader epochs that tell which copies are of the log; none if the checkpoint lost some.
+
+        A copy below the first of them may be of the log (agreed_intervals). Epochs of batches say nothing about it.
+        """
+        return () if self.epochs_lost_below else self.leader_epochs or ()
 
     @property
     def first_base_offset(self) -> int:
@@ -274,13 +285,16 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
     key = (topic, number)
     checkpoint = known.log_start_offsets.get(key)
     log_start, deleted, live = split_at(segments, checkpoint)
+    in_file = _parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings)
+    epochs = complete(filesystem, in_file, live, log_start)
     return replace(
         empty,
         segments=live,
         deleted_segments=deleted,
         snapshots=numbered["snapshot"],
         topic_id=_parsed(filesystem, texts.get(PARTITION_METADATA), checkpoints.parse_topic_id, findings),
-        leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),
+        leader_epochs=epochs.epochs,
+        epochs_lost_below=epochs.lost_below,
         high_watermark=known.high_watermarks.get(key),
         log_start_offset=log_start,
         log_start_checkpoint=checkpoint,
@@ -323,6 +337,13 @@ def split_at(
 _T = TypeVar("_T", covariant=True)
 
 
+# Moved away, the first would make a KRaft broker set the partition aside, and begin an empty one.
+_CURES = {
+    PARTITION_METADATA: "never move it away: tiersnap repair writes it with the topic's id",
+    LEADER_EPOCHS: "tiersnap repair writes it from the batches",
+}
+
+
 class _Parser(Protocol[_T]):
     def __call__(self, text: str, *, name: str) -> _T: ...
 
@@ -333,7 +354,8 @@ def _parsed(filesystem: FileSystem, path: str | None, parse: _Parser[_T], findin
     try:
         return parse(read_text(filesystem, path), name=path)
     except CorruptCheckpointError as error:
-        findings.append(corrupt_checkpoint(path, error))
+        finding = corrupt_checkpoint(path, error)
+        findings.append(replace(finding, message=f"{finding.message}; {_CURES[path.rpartition('/')[2]]}"))
     except OSError as error:
         findings.append(unreadable(path, error))
     return None

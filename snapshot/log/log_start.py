@@ -35,7 +35,7 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
         return told
     if not first or never_tiered_reason(partition):
         return first
-    epochs = partition.leader_epochs
+    epochs = partition.whole_epochs
     if not epochs:
         return None
     begin = epochs[0][1]
@@ -73,6 +73,8 @@ def why_unknown(partition: Partition) -> str:
     if not partition.log_start_is_known:
         return f"{LOG_START_OFFSETS} cannot be read"
     unnamed = f"{LOG_START_OFFSETS} does not name it"
+    if partition.epochs_lost_below:
+        return f"{unnamed}, and {LEADER_EPOCHS} lost the epochs below {partition.epochs_lost_below}"
     if not partition.leader_epochs:
         return f"{unnamed}, and {LEADER_EPOCHS} has no entry"
     return f"{unnamed}, and {LEADER_EPOCHS} begins at {partition.leader_epochs[0][1]}, {first}"

@@ -20,7 +20,10 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
-_LETS_PASS = SETTLED | {Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER}
+_LETS_PASS = SETTLED | {
+    *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER),
+    Verdict.INDEX_DAMAGED,
+}
 
 _UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
 
@@ -48,6 +51,7 @@ def judge(
     unverified: Collection[int] = (),
     broker: BrokerAtWork | None = None,
     beyond_broker: Collection[int] = (),
+    mends_indexes: bool = False,
 ) -> Iterator[Readiness]:
     """Verdicts of a partition's segments, given and returned in ascending base offset.
 
@@ -57,10 +61,12 @@ def judge(
         broker: copies the partition's segments, and the READY ones are left to it; None where none is at work.
         beyond_broker: base offsets of segments that no broker can copy, since they have no snapshot file: what is READY
             from the first of them on is not left to one, unless something before it is.
+        mends_indexes: what is READY is uploaded by tiersnap, which makes wrong indexes again, and by no broker.
     """
     blocked_by: Readiness | None = None
     known = tuple(segments)
-    held_back = _HeldBack(coverage, broker, beyond_broker, expiry.now, sum(segment.size for segment in known))
+    size = sum(segment.size for segment in known)
+    held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size)
     for segment in known:
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
             partition, segment, blocked_by, expiry, "" if broker else coverage.encrypted_by
@@ -83,6 +89,7 @@ class _HeldBack:
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
     beyond_broker: Collection[int]
+    mends_indexes: bool
     now: int
     newer_bytes: int  # of the log behind the segment that was passed last
     _has_left: bool = False
@@ -95,10 +102,14 @@ class _HeldBack:
             self.broker = None
         elif is_brokers and self.broker is not None:
             self._has_left = True
+            if segment.index_faults:
+                return Verdict.INDEX_DAMAGED, f"{'; '.join(segment.index_faults)}; {self.broker.how}"
             why = self.broker.reason(segment.largest_timestamp, self.newer_bytes, self.now)
             return Verdict.LEFT_TO_BROKER, why
         if self.coverage.encrypted_by:
             return Verdict.ENCRYPTED_REMOTE, _encrypted(self.coverage.encrypted_by, reason)
+        if segment.index_faults and not self.mends_indexes:
+            return Verdict.INDEX_DAMAGED, "; ".join(segment.index_faults)
         is_unfinished = self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0)
         return Verdict.READY, f"{reason}; {_UNFINISHED}" if is_unfinished else reason
 
@@ -144,7 +155,7 @@ def _local(
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "no partition.metadata: written by a broker before 2.8"
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata holds no topic id, or is missing, as before 2.8"
     if segment.damage_kind is FindingKind.PERMISSION_DENIED:
         return Verdict.UNREADABLE_SEGMENT, segment.damage
     if segment.damage:
@@ -184,5 +195,7 @@ def _encrypted(manifest: str, reason: str) -> str:
 def _notes(segment: SegmentFacts) -> Iterator[str]:
     if segment.rebuilt_parts:
         yield f"{' and '.join(segment.rebuilt_parts)}: rebuilt for the upload"
+    if segment.index_faults:
+        yield f"{'; '.join(segment.index_faults)}: rebuilt for the upload"
     if segment.has_gaps:
         yield "records are missing inside it, as after compaction"

@@ -62,6 +62,7 @@ class Policy:
     # The scan left out what lies before a window: a broker's file there is taken without a comparison.
     is_bounded: bool = False
     beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
+    mends_indexes: bool = False  # what is READY is uploaded, with wrong indexes made again
 
     def judge(
         self,
@@ -108,6 +109,7 @@ class Policy:
             broker=broker,
             # A broker's copy task fails where there is no snapshot file.
             beyond_broker={base for base, end in at_end if end.comparison.strict is SnapshotVerdict.MISSING},
+            mends_indexes=self.mends_indexes,
         )
 
     def _judged(self, segment: SegmentFacts, found: SnapshotAt | None) -> JudgedSnapshot:

@@ -34,6 +34,7 @@ class Verdict(StrEnum):
     UNVERIFIED_SNAPSHOT = "UNVERIFIED_SNAPSHOT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
     SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
+    INDEX_DAMAGED = "INDEX_DAMAGED"
     LEFT_TO_BROKER = "LEFT_TO_BROKER"
     READY = "READY"
 
@@ -66,6 +67,10 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
         ),
         Verdict.CORRUPT_SNAPSHOT: ("The producer snapshot cannot be read.", _REPLACE),
         Verdict.SUSPECT_SNAPSHOT: ("The producer snapshot can be read, but contradicts the log.", _REPLACE),
+        Verdict.INDEX_DAMAGED: (
+            "An index disagrees with the segment, or leader epochs are lost: a broker copies it wrong, or not at all.",
+            "tiersnap run --apply, or with the broker stopped: tiersnap repair LOGDIR --replace --apply",
+        ),
         Verdict.MISSING_SNAPSHOT: (
             "No producer snapshot at the offset where the next segment begins; brokers tier nothing more of the "
             "partition.",
@@ -84,12 +89,13 @@ _SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
         Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
         Verdict.UNVERIFIED_SNAPSHOT: ("The producer snapshot is there and was not compared with the log.", _COMPARE),
         Verdict.MISSING_INDEX: (
-            "Its leader epochs are absent, or an index that cannot be made from old entries.",
+            "Leader epochs are lost that no batch here tells.",
             "bring leader-epoch-checkpoint back from another replica",
         ),
         Verdict.TOPIC_ID_UNKNOWN: (
-            "The partition was written by a broker before 2.8 and has no topic id yet.",
-            "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+            "The partition has no topic id: a broker before 2.8 wrote it, or partition.metadata is lost.",
+            "in ZooKeeper mode start a broker >= 2.8; else give the ids: tiersnap run --topic-ids FILE, "
+            "or with the broker stopped: tiersnap repair LOGDIR --topic-ids FILE --apply",
         ),
         Verdict.ENCRYPTED_REMOTE: (
             "The segments in remote storage are encrypted; this one would lie there in plain text.",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.examine import Examination, examine, lost_epochs
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
@@ -113,10 +113,25 @@ class Verification:
             exactly = ExactComparison(self.against / partition.name, is_unasked=begins.is_unasked(partition))
         examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins)
         self.findings.extend(examination.findings)
+        self.findings.extend(_wrong_indexes(examination))
         if exactly is None:
             return dict(examination.snapshots)
         exactly.note_unreached()
         return exactly.found
+
+
+def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
+    """Yield a finding for each index that disagrees with its segment, of topics that are tiered."""
+    if examination.facts.internal or examination.facts.compacted:
+        return
+    partition = examination.partition
+    path = f"{partition.path}/{LEADER_EPOCHS}"
+    if partition.epochs_lost_below and path not in {each.path for each in partition.findings}:
+        yield Finding(FindingKind.CORRUPT_INDEX, path, -1, "lacks leader epochs that batches of the log have")
+    for segment, facts in zip(partition.segments, examination.segments, strict=True):
+        for fault in facts.index_faults:
+            if fault not in lost_epochs(partition, segment):
+                yield Finding(FindingKind.CORRUPT_INDEX, segment.log.path, -1, fault)
 
 
 class ExactComparison:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tiersnap.snapshot.atomic_file import SUFFIX, Staging, cannot_write, sync_directory
+from tiersnap.snapshot.atomic_file import SUFFIX, Staging, cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
@@ -139,6 +139,33 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
         raise
     finally:
         os.close(descriptor)
+
+
+WriteFile = Callable[[str, bytes, bool], None]
+"""Takes the name of a file, its bytes, and whether one is there that it takes the place of."""
+
+
+@contextmanager
+def beside_log(partition: Partition) -> Iterator[WriteFile]:
+    """Writes files beside the log, each at once: they decide nothing of each other. Only while .lock is held.
+
+    Raises:
+        UsageError: this user may not write there, or the folder is a link that root does not follow.
+        NoSpaceError: the disk is full.
+    """
+    with _pinned(Path(partition.path)) as folder:
+        if isinstance(folder, PermissionError):
+            yield partial(_refuse, Path(partition.path), folder)
+            return
+        like = next((folder / Path(each.log.path).name for each in partition.segments), None)
+
+        def write(name: str, data: bytes, replaces: bool) -> None:
+            if not write_atomically(folder / name, data, replace=replaces, like=like):
+                message = f"{partition.path}/{name}: a file appeared there meanwhile"
+                raise ObjectExistsError(message, hint="is a broker starting? Run the same command again")
+            _log.info("put %s/%s in place", partition.path, name)
+
+        yield write
 
 
 @contextmanager

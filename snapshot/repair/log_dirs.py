@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
 from tiersnap.snapshot.host.disk import on_disk
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import nowhere
+from tiersnap.snapshot.repair.other_files import FileRepair, PlannedFile
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, PlanOptions
@@ -39,13 +40,15 @@ class HostRepair:
     unwritten: Counter[str] = field(default_factory=Counter)
     lacking: Counter[str] = field(default_factory=Counter)  # bytes that they take on disk
     undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
+    files: FileRepair | None = None  # repairs the other files; None leaves them alone
+    file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by what happens to them
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)
 
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
-    ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot]]]:
+    ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot], Sequence[PlannedFile]]]:
         """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
@@ -53,29 +56,40 @@ class HostRepair:
             opener = nowhere if each.uri in self.unwritten else open_files
             try:
                 try:
-                    planned = self._planned(each, partition, begins, opener)
+                    planned, files = self._planned(each, partition, begins, opener)
                 except NoSpaceError as error:
                     self.errors.append(error)
                     self.unwritten[each.uri] += 0
-                    planned = self._planned(each, partition, begins, nowhere)
+                    planned, files = self._planned(each, partition, begins, nowhere)
             except TiersnapError as error:
                 self.errors.append(error)
                 continue
             if each.uri not in self.unwritten:
                 self.actions.update(one.action for one in planned)
                 self.needed[each.uri] += _bytes(planned)
-                yield each, partition, planned
+                self.file_actions.update(one.action for one in files)
+                yield each, partition, planned, files
             else:
                 self._count_unwritten(each, planned)
 
     def _planned(
         self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
-    ) -> Sequence[PlannedSnapshot]:
+    ) -> tuple[Sequence[PlannedSnapshot], Sequence[PlannedFile]]:
         filesystem = each.log_dir.filesystem
-        repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins)
-        self.findings.extend(repaired.examination.findings)
+        files = self._files_of(each, writes=open_files is not nowhere)
+        repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins, files)
+        mended = {f"{partition.path}/{one.name}" for one in repaired.files if one.action.writes}
+        is_mended = mended if files is not None and files.apply else ()
+        self.findings.extend(one for one in repaired.examination.findings if one.path not in is_mended)
         self.undone.extend(repaired.undone)
-        return repaired.planned
+        return repaired.planned, repaired.files
+
+    def _files_of(self, each: NamedLogDir, *, writes: bool) -> FileRepair | None:
+        if self.files is None:
+            return None
+        properties = read_properties(each.log_dir.filesystem, each.log_dir.path)
+        is_kraft = properties is not None and properties.is_kraft
+        return replace(self.files, is_kraft=is_kraft, apply=self.files.apply and writes)
 
     def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
         self.actions.update(one.action for one in planned if not one.action.writes)
@@ -89,7 +103,8 @@ class HostRepair:
         Else 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
         """
         if self.errors and exit_code_of(self.findings) is not ExitCode.DATA_CORRUPT:
-            has_written = any(count for action, count in self.actions.items() if action.writes)
+            actions = self.actions + self.file_actions
+            has_written = any(count for action, count in actions.items() if action.writes)
             return ExitCode.PARTIAL if has_written else self.errors[0].exit_code
         return exit_code_of_all(self.findings, (), self._of_snapshots())
 
@@ -98,7 +113,8 @@ class HostRepair:
             return ExitCode.TRANSIENT
         if self.actions[RepairAction.UNVERIFIED]:
             return ExitCode.PARTIAL
-        waits = any(count for action, count in self.actions.items() if action.waits)
+        actions = self.actions + self.file_actions
+        waits = any(count for action, count in actions.items() if action.waits)
         return ExitCode.GATE_REFUSED if waits or self.undone else self.beginnings.exit_code
 
 

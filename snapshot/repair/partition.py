@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.files import in_place, nowhere
+from tiersnap.snapshot.repair.other_files import FileRepair, PlannedFile
 from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import Examination, examine
@@ -32,6 +34,7 @@ class Repaired:
     # One an offset, ascending; those whose action `writes` are in place where that was asked for.
     planned: tuple[PlannedSnapshot, ...]
     undone: tuple[str, ...]  # sentences about what the next start of a broker deletes
+    files: tuple[PlannedFile, ...] = ()  # other files that are not as they should be, likewise
 
 
 def repair(
@@ -42,6 +45,7 @@ def repair(
     apply: bool = False,
     check_crc: bool = True,
     begins: Beginning = NOT_LOOKED,
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Repaired:
     """Return what `tiersnap repair` does with a partition: its plan, carried out with `apply`.
 
@@ -49,6 +53,7 @@ def repair(
         options: how to plan; by default as the command does without options.
         apply: write into the partition's folder; the broker must be stopped.
         begins: what remote storage says of the log before its files.
+        topic_ids: by topic, for a partition whose partition.metadata is lost.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
@@ -59,7 +64,9 @@ def repair(
         raise UsageError(f"{partition.path}: apply needs a local directory")
     planning = options or PlanOptions(Expiry(DEFAULT_EXPIRATION_MS, time.time_ns() // 1_000_000))
     with locked(Path(partition.path).parent) if apply else nullcontext():
-        return repair_into(in_place if apply else nowhere, filesystem, partition, planning, check_crc, begins)
+        opener = in_place if apply else nowhere
+        files = FileRepair(planning.replace, topic_ids.get, apply=apply)
+        return repair_into(opener, filesystem, partition, planning, check_crc, begins, files)
 
 
 def repair_into(
@@ -69,8 +76,12 @@ def repair_into(
     options: PlanOptions,
     check_crc: bool,
     begins: Beginning,
+    files: FileRepair | None = None,
 ) -> Repaired:
-    """Fold a partition; its files are where `open_files` puts them when this returns.
+    """Fold a partition; its snapshots are where `open_files` puts them when this returns.
+
+    Args:
+        files: repairs the other files; None leaves them alone.
 
     Raises:
         TiersnapError: as `open_files` does.
@@ -79,5 +90,7 @@ def repair_into(
     with open_files(partition) as write:
         planner = Planner(partition, options, snapshot_reader(filesystem, partition), write)
         examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins)
-    undone = undone_at_start(filesystem, examination.partition)
-    return Repaired(examination, tuple(planner.planned), tuple(undone))
+    others = () if files is None else files.repaired(filesystem, partition, examination, begins)
+    mended = {each.name for each in others if each.action.writes}
+    undone = undone_at_start(filesystem, examination.partition, mended)
+    return Repaired(examination, tuple(planner.planned), tuple(undone), others)

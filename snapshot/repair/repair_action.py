@@ -17,6 +17,7 @@ class RepairAction(StrEnum):
     ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
     STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
     NO_START = "NO_START"  # the log begins in remote storage, and no state is known where its files begin
+    NOT_TOLD = "NOT_TOLD"  # a file beside the log is lost, and nothing here tells what it held
     NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
 
     @property
@@ -31,5 +32,8 @@ class RepairAction(StrEnum):
 
 
 _WAITS = frozenset(
-    {RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED, RepairAction.NO_START}
+    {
+        *(RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED, RepairAction.NO_START),
+        RepairAction.NOT_TOLD,
+    }
 )

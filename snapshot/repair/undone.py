@@ -6,7 +6,7 @@ names an offset below its base: all snapshots above it go, but for the last ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import numpy as np
 
@@ -29,10 +29,15 @@ def lost_below_log_start(partition: Partition) -> bool:
     return any(each.offset_index is None for each in partition.deleted_segments)
 
 
-def undone_at_start(filesystem: FileSystem, partition: Partition) -> Iterator[str]:
-    """Yield warnings if the next start of a broker will delete snapshots, those just written among them."""
+def undone_at_start(filesystem: FileSystem, partition: Partition, mended: Container[str] = ()) -> Iterator[str]:
+    """Yield warnings if the next start of a broker will delete snapshots, those just written among them.
+
+    Args:
+        mended: names of files that the repair writes.
+    """
     for each in (*partition.deleted_segments, *(one for one in partition.segments if not one.is_active)):
-        if each.offset_index is None or _has_wrong_transaction_index(filesystem, each):
+        is_mended = f"{each.base_offset:020d}.txnindex" in mended
+        if each.offset_index is None or (not is_mended and _has_wrong_transaction_index(filesystem, each)):
             yield f"{partition.name}: {_said(partition, each)}"
             return
 
@@ -52,7 +57,7 @@ def _said(partition: Partition, segment: Segment) -> str:
         )
     return (
         f"{what}. At its next start the broker recovers the segment and deletes every snapshot above it but the last "
-        "ones: move that .txnindex away, and the .index with it; start it once, stop it, then repair"
+        "ones: replace that .txnindex before, with --replace"
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
+from tiersnap.snapshot.log.index_faults import faults_by_order, faults_by_size
+from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, Partition, Segment
 from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
@@ -30,7 +32,6 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartSt
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +60,16 @@ class Examination:
         """One verdict a segment, ascending; see `readiness.judge`."""
         return tuple(judge(self.facts, self.segments, expiry, coverage=coverage, broker=broker))
 
+    @property
+    def has_index_faults(self) -> bool:
+        """Return whether an index of a segment is wrong."""
+        return any(each.index_faults for each in self.segments)
+
 
 OnBoundary = Callable[[Boundary], SnapshotAt | None]
 """Sees each state on the way, ascending offsets; what it returns is remembered in place of `Boundary.snapshot`."""
+FindFaults = Callable[[Segment, SegmentEnd], tuple[str, ...]]
+"""Reads the index files of a segment that was decoded: a sentence for each that is wrong (faults_by_order)."""
 
 
 def examine(
@@ -77,7 +85,13 @@ def examine(
     decodes = LocalDecodes(filesystem, check_crc)
     read_snapshot = snapshot_reader(filesystem, partition)
     return examine_decodes(
-        partition, decodes, read_snapshot, cleanup_policy=cleanup_policy, on_boundary=on_boundary, begins=begins
+        partition,
+        decodes,
+        read_snapshot,
+        cleanup_policy=cleanup_policy,
+        on_boundary=on_boundary,
+        begins=begins,
+        find_faults=partial(faults_by_order, filesystem),
     )
 
 
@@ -91,6 +105,7 @@ def examine_decodes(
     begins: Beginning = NOT_LOOKED,
     known: Mapping[int, SnapshotAt] = MappingProxyType({}),
     largest_timestamps: Mapping[int, int] = MappingProxyType({}),
+    find_faults: FindFaults | None = None,
 ) -> Examination:
     """Replay a partition and say what is to be said of it.
 
@@ -100,6 +115,7 @@ def examine_decodes(
         begins: what remote storage says of the log before its files.
         known: what is remembered of snapshot offsets up to where the replay begins.
         largest_timestamps: ms by base offset, of segments that may have no decode.
+        find_faults: of segments that have one; None leaves the content of indexes alone.
     """
 
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
@@ -113,7 +129,7 @@ def examine_decodes(
         remembered = None if on_boundary is None else on_boundary(boundary)
         reached[boundary.offset] = remembered or boundary.snapshot
     snapshots = {offset: each.comparison for offset, each in reached.items()}
-    return conclude(replay, snapshots, reached=reached, cleanup_policy=cleanup_policy)
+    return conclude(replay, snapshots, reached=reached, cleanup_policy=cleanup_policy, find_faults=find_faults)
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
@@ -140,12 +156,14 @@ def conclude(
     *,
     reached: Mapping[int, SnapshotAt] = MappingProxyType({}),
     cleanup_policy: str | None = None,
+    find_faults: FindFaults | None = None,
 ) -> Examination:
     """Return the examination of a finished replay.
 
     Args:
         snapshots: of each offset that was reached: the file there, or what was computed in its place.
         reached: likewise, all that is to be remembered.
+        find_faults: see `examine_decodes`; not asked about topics that are never tiered.
     """
     partition = replay.partition
     # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
@@ -154,12 +172,13 @@ def conclude(
     known = {offset: found for offset, found in snapshots.items() if offset in bases or found.strict is not is_missing}
     for offset in partition.snapshots:
         known.setdefault(offset, unverified(replay, offset))
+    finds = None if never_tiered_reason(partition, cleanup_policy) else find_faults
     return Examination(
         partition,
         dict(sorted(known.items())),
         reached,
         partition_facts(replay, cleanup_policy),
-        tuple(_segment_facts(segment, replay, known) for segment in partition.segments),
+        tuple(_segment_facts(segment, replay, known, finds) for segment in partition.segments),
         tuple(_findings(replay, cleanup_policy)),
         replay.closed_state,
         replay.lacks_start,
@@ -246,19 +265,9 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
 
 
 def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
-    """Indexes that are absent or no whole entries; the upload makes them again from the segment."""
-    indexes = (
-        ("offset index", segment.offset_index, 8),
-        ("time index", segment.time_index, 12),
-        ("transaction index", segment.transaction_index, 34),
-    )
-    parts = [f"no {name}" for name, file, _ in indexes[:2] if file is None]
-    parts += [
-        f"no whole {name} ({count_of(file.size, 'byte')}, no multiple of {length})"
-        for name, file, length in indexes
-        if file is not None and file.size % length
-    ]
-    return tuple(parts)
+    """Indexes that are absent; the upload makes them from the segment."""
+    indexes = (("offset index", segment.offset_index), ("time index", segment.time_index))
+    return tuple(f"no {name}" for name, file in indexes if file is None)
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
@@ -266,12 +275,19 @@ def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset:
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 
-def _segment_facts(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison]) -> SegmentFacts:
+def lost_epochs(partition: Partition, segment: Segment) -> tuple[str, ...]:
+    """Return a sentence if leader-epoch-checkpoint lacks epochs of the segment and its batches tell them."""
+    is_lost = segment.base_offset < partition.epochs_lost_below
+    return (f"leader epochs: {LEADER_EPOCHS} lacks them",) if is_lost else ()
+
+
+def _segment_facts(
+    segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison], find_faults: FindFaults | None
+) -> SegmentFacts:
     end = replay.ends.get(segment.base_offset)
     following = segment.next_base_offset
     found = snapshots.get(following) if following is not None else None
     damage_kind, damage = _damage(end, replay)
-    has_epoch = has_leader_epoch(replay.partition.leader_epochs, following)
     return SegmentFacts(
         base_offset=segment.base_offset,
         next_base_offset=following,
@@ -283,10 +299,27 @@ def _segment_facts(segment: Segment, replay: Replay, snapshots: Mapping[int, Com
         damage_kind=damage_kind,
         damage=damage,
         has_gaps=end is not None and end.has_gaps,
-        missing_parts=() if has_epoch else ("leader epochs",),
+        missing_parts=_missing_parts(segment, replay),
         rebuilt_parts=rebuilt_parts(segment),
         snapshot=found or unverified(replay, following or replay.log_end),
+        index_faults=(*lost_epochs(replay.partition, segment), *_index_faults(segment, end, find_faults)),
     )
+
+
+def _missing_parts(segment: Segment, replay: Replay) -> tuple[str, ...]:
+    partition = replay.partition
+    if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
+        return ("leader epochs",)
+    if partition.epochs_lost_below and replay.begins.goes_back(partition):
+        return ("leader epochs of its remote segments",)
+    return ()
+
+
+def _index_faults(segment: Segment, end: SegmentEnd | None, find_faults: FindFaults | None) -> tuple[str, ...]:
+    by_size = faults_by_size(segment)
+    if find_faults is None or end is None or not end.digest:
+        return by_size
+    return (*by_size, *find_faults(segment, end))
 
 
 def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None, str]:

@@ -43,6 +43,7 @@ class SegmentFacts:
     damage: str  # the finding in words, or ""
     has_gaps: bool  # records are missing inside it, as the cleaner leaves it
     missing_parts: tuple[str, ...]  # what an upload needs and cannot make: leader epochs
-    # Indexes that are absent or no whole entries, and are made from the segment for the upload.
-    rebuilt_parts: tuple[str, ...]
+    rebuilt_parts: tuple[str, ...]  # indexes that are absent, and are made from the segment for the upload
     snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place
+    # What is wrong with indexes that are there: a sentence each. A broker copies them as they are.
+    index_faults: tuple[str, ...] = ()

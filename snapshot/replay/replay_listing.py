@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.index_faults import faults_by_order
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.examine import Examination, conclude, examine_decodes
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
@@ -123,13 +125,16 @@ class _OneReplay:
             begins=begins,
             known=self._known,
             largest_timestamps=self._listing.largest_timestamps,
+            find_faults=self._index_faults,
         )
         if self._store is not None:
             self._store.commit()
             examination = replace(examination, reached=self._with_stored(examination.reached, self._store.stored))
         self._note_vanished(examination)
         may_get_start = examination.lacks_start and self._unread_count > 0
-        is_finished = not (self._errors or self._is_blind or may_get_start)
+        # An index may be mended, which no listing shows.
+        has_faults = examination.has_index_faults
+        is_finished = not (self._errors or self._is_blind or may_get_start or has_faults)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
         # And what was not stored, since it was refused, is stored from the beginning once it is not.
         is_kept = is_finished and not self._unread_count and not self._is_refused
@@ -208,6 +213,11 @@ class _OneReplay:
         for boundary in window.boundaries(self._ends_before_window(), self._read_snapshot):
             self._known[boundary.offset] = self._settle(boundary)
         return window.state
+
+    def _index_faults(self, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
+        """Look at the indexes of a segment that is still to be tiered."""
+        is_tiered = segment.base_offset in self._listing.tiered
+        return () if is_tiered else faults_by_order(self._listing.filesystem, segment, end)
 
     def _ends_before_window(self) -> Iterable[int]:
         segments, tiered = self._partition.segments, self._listing.tiered

@@ -154,7 +154,7 @@ def known_state(
 
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
     """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
-    lineage = partition.leader_epochs or ()
+    lineage = partition.whole_epochs
     ending = (copy for copy in copies if copy.is_finished and copy.end_offset in ends)
     return [copy for copy in ending if copy.facts.is_of(lineage)]
 
@@ -196,7 +196,7 @@ NOT_REACHED = "remote storage holds no segments of the log from there to its fir
 
 def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool | None:
     """Return whether the log goes back further in remote storage; None if its log start is unknown. See log_start."""
-    return begins_below(partition, RemoteListing(tuple(copies)).coverage(partition.leader_epochs).covered)
+    return begins_below(partition, RemoteListing(tuple(copies)).coverage(partition.whole_epochs).covered)
 
 
 FindBeginning = Callable[[Partition], Beginning]

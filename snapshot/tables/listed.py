@@ -139,6 +139,7 @@ class ListedPartition:
     snapshots: tuple[ListedSnapshot, ...] = ()
     orphan_indexes: tuple[int, ...] = ()
     leader_epochs: LeaderEpochs | None = None
+    epochs_lost_below: int = 0
     high_watermark: int | None = None
     log_start: int | None = None
     log_start_offset: int = 0
@@ -175,6 +176,7 @@ class ListedPartition:
             ),
             orphan_indexes=partition.orphan_indexes,
             leader_epochs=partition.leader_epochs,
+            epochs_lost_below=partition.epochs_lost_below,
             high_watermark=partition.high_watermark,
             log_start=log_start_of(partition),
             log_start_offset=partition.log_start_offset,
@@ -196,6 +198,7 @@ class ListedPartition:
             segments=tuple(each.on_disk(folder) for each in self.segments),
             snapshots={each.end_offset: each.on_disk(folder) for each in self.snapshots},
             leader_epochs=self.leader_epochs,
+            epochs_lost_below=self.epochs_lost_below,
             high_watermark=self.high_watermark,
             log_start_offset=self.log_start_offset,
             log_start_checkpoint=self.log_start_checkpoint,

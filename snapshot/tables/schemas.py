@@ -156,6 +156,7 @@ SEGMENT = _struct(
     ("has_gaps", _BOOL),
     ("missing_parts", pa.list_(_TEXT)),
     ("rebuilt_parts", pa.list_(_TEXT)),
+    ("index_faults", pa.list_(_TEXT)),
 )
 # A FINDING or an ERROR.
 PROBLEM = _struct(

@@ -33,6 +33,7 @@ from tiersnap.snapshot.formats import (
     indexes,
     java_properties,
     meta_properties,
+    topic_record,
     transaction_index,
     transaction_state,
 )
@@ -116,6 +117,11 @@ def parsers() -> list[Parser]:
             [*files("meta.properties", 500), b"rsm.config.key.prefix : a\\u0041\\\n b/\r\n!x\rlog.dirs=/a,/b"],
             lambda data: java_properties.parse(data.decode("utf-8", "replace")),
             (),
+        ),
+        Parser(
+            "topic record",
+            [bytes([1, 2, 0, 7]) + b"orders" + bytes(range(16)) + b"\0", bytes([1, 9, 0]) + bytes(range(16)) + b"\0"],
+            topic_record.decode_topic_change,
         ),
         Parser("transaction state key", [ts.key("my-id"), ts.key("")], transaction_state.decode_key),
         Parser(

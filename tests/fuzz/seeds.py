@@ -34,8 +34,8 @@ _SIZES = {index: 10 * number for number, index in enumerate(IndexType, 1)}
 
 
 def files(pattern: str, largest: int) -> list[bytes]:
-    """The beginnings of the bundled files of one kind, each content once."""
-    return sorted({path.read_bytes()[:largest] for path in DATA.rglob(pattern)})
+    """The beginnings of one kind of file that brokers left whole, each content once."""
+    return sorted({path.read_bytes()[:largest] for path in DATA.glob(f"*-*.*/**/{pattern}")})
 
 
 def batches() -> list[bytes]:

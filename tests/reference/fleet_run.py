@@ -166,7 +166,8 @@ class Runner:
                 ran.commits += 1
 
         def judged() -> list[Row]:
-            task = JudgePartition(replace, BrokerExpiry(now, producer_expiration), scan is Scan.WINDOW, beside)
+            expiry = BrokerExpiry(now, producer_expiration)
+            task = JudgePartition(replace, expiry, scan is Scan.WINDOW, beside, apply)
             inputs = [fleet_joins.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 

@@ -77,6 +77,9 @@ class LivingLog:
         """A new active segment, now and then behind a gap."""
         if self.bases() and self.random.random() < 0.1:
             self.end += 2
+        for base in self.bases()[-1:]:
+            closed = self.folder / f"{base:020d}.log"
+            closed.with_suffix(".timeindex").write_bytes(log_builder.last_time_entry(closed.read_bytes(), base))
         stem = f"{self.end:020d}"
         for suffix in ("log", "index", "timeindex"):
             (self.folder / f"{stem}.{suffix}").touch()

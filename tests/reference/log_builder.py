@@ -260,6 +260,22 @@ def leader_epochs_text(epochs: list[tuple[int, int]]) -> str:
     return "".join(f"{line}\n" for line in ("0", len(epochs), *(f"{epoch} {start}" for epoch, start in epochs)))
 
 
+def last_time_entry(segment: bytes, base_offset: int) -> bytes:
+    """The time index of a small segment: its largest timestamp, and the last offset of the first batch that has it."""
+    largest, holder, position = NO_TIMESTAMP, base_offset, 0
+    while position + 26 <= len(segment):
+        offset, length, magic = struct.unpack_from(">qi4xb", segment, position)
+        delta, timestamp = 0, NO_TIMESTAMP
+        if magic == 1:
+            (timestamp,) = struct.unpack_from(">q", segment, position + 18)
+        elif magic == 2 and position + 61 <= len(segment):
+            delta, timestamp = struct.unpack_from(">i8xq", segment, position + 23)
+        if timestamp > largest and 0 <= offset + delta - base_offset < 1 << 31:
+            largest, holder = timestamp, offset + delta
+        position += 12 + max(length, 0)
+    return b"" if largest < 0 else struct.pack(">qi", largest, holder - base_offset)
+
+
 def write_partition(
     log_dir: Path,
     topic: str,
@@ -283,7 +299,7 @@ def write_partition(
         snapshots: file bytes by offset.
         high_watermark: into replication-offset-checkpoint; likewise the recovery point and the log start offset. The
             checkpoint files keep what other partitions have in them. None writes nothing.
-        indexes: an empty `.index` and `.timeindex` beside each segment, which is what a broker has for a small one.
+        indexes: an empty `.index` and a `.timeindex` of one entry beside each segment, as brokers close a small one.
     """
     folder = log_dir / f"{topic}-{partition}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -292,7 +308,7 @@ def write_partition(
         (folder / f"{stem}.log").write_bytes(b"".join(entries))
         if indexes:
             (folder / f"{stem}.index").touch()
-            (folder / f"{stem}.timeindex").touch()
+            (folder / f"{stem}.timeindex").write_bytes(last_time_entry(b"".join(entries), base_offset))
     for offset, data in (snapshots or {}).items():
         (folder / f"{offset:020d}.snapshot").write_bytes(data)
     if leader_epochs is None:

@@ -24,7 +24,7 @@ REASONS = {
     "READY": "equals the log: 41 producers",
     "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
-    "TOPIC_ID_UNKNOWN": "no partition.metadata: written by a broker before 2.8",
+    "TOPIC_ID_UNKNOWN": "partition.metadata holds no topic id, or is missing, as before 2.8",
     "MISSING_INDEX": "no time index",
     "MISSING_SNAPSHOT": "no snapshot at {end}; the log below it holds 41 producers",
     "SUSPECT_SNAPSHOT": "empty, but the log holds 41 live producers: a clean start without snapshots writes such files",

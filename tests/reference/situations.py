@@ -277,6 +277,39 @@ def lost_index(at: Path) -> Iterator[Site]:
     yield site(at, folder.parent)
 
 
+@situation("damaged index")
+def damaged_index(at: Path) -> Iterator[Site]:
+    """The last entry of a closed segment's time index is 0, as after a power loss"""
+    folder = orders(at)
+    times = file_of(folder, BASES[0], ".timeindex")
+    times.write_bytes(times.read_bytes()[:-12] + bytes(12))
+    yield site(at, folder.parent)
+
+
+@situation("lost leader epochs")
+def lost_leader_epochs(at: Path) -> Iterator[Site]:
+    """`leader-epoch-checkpoint` has 0 bytes, as after a power loss"""
+    folder = orders(at)
+    (folder / "leader-epoch-checkpoint").write_bytes(b"")
+    yield site(at, folder.parent)
+
+
+@situation("lost topic id")
+def lost_topic_id(at: Path) -> Iterator[Site]:
+    """`partition.metadata` has 0 bytes, as after a power loss"""
+    folder = orders(at)
+    (folder / "partition.metadata").write_bytes(b"")
+    yield site(at, folder.parent)
+
+
+@situation("stray partition")
+def stray_partition(at: Path) -> Iterator[Site]:
+    """A KRaft broker set a replica with records aside: its folder ends with `-stray`"""
+    folder = orders(at)
+    shutil.copytree(folder, folder.with_name(f"payments-0.{'0' * 32}-stray"))
+    yield site(at, folder.parent)
+
+
 @situation("on two disks")
 def on_two_disks(at: Path) -> Iterator[Site]:
     """Two disks of the broker hold the same partition"""

@@ -6,14 +6,16 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
 
+from tests.reference.small_log import write_small_log
 from tiersnap.remote_storage.cluster import client
 from tiersnap.remote_storage.cluster.client import PASSING, Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import RawConnection, open_lineage
-from tiersnap.remote_storage.errors import BrokerUnavailableError
+from tiersnap.remote_storage.errors import BrokerUnavailableError, LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
@@ -78,6 +80,20 @@ class WithoutBrokers(Cluster):
 def test_a_leader_that_has_gone_is_waited_for():
     with open_lineage(WithoutBrokers(NOBODY), ()) as lineage, pytest.raises(BrokerUnavailableError, match="broker 2"):
         lineage(TopicIdPartition("t", "A" * 22, 0), 2)(0)
+
+
+def test_log_directory_whose_leader_epochs_are_lost_tells_no_lineage(tmp_path: Path):
+    folder = write_small_log(tmp_path)
+    with open_lineage(Cluster(NOBODY), (str(tmp_path),)) as lineage:
+        assert lineage(TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0), 1)(0) == (0, 2**63 - 1)
+    (folder / "leader-epoch-checkpoint").write_bytes(b"")
+    with (
+        open_lineage(Cluster(NOBODY), (str(tmp_path),)) as lineage,
+        pytest.raises(LeaderEpochLineageError, match="leader-epoch-checkpoint lacks epochs"),
+    ):
+        lineage(TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0), 1)
+    with open_lineage(Cluster(NOBODY), (str(tmp_path),)) as lineage, pytest.raises(UnknownTopicError):
+        lineage(TopicIdPartition("other", "A" * 22, 0), 1)
 
 
 def answer_one_request_a_connection(

@@ -106,7 +106,7 @@ def test_cron_mails_what_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[st
     given = [places.get(word, word) for word in words(cron_command())]
     assert "--quiet" in given
     assert tiersnap([word.replace("/var/tmp", str(tmp_path)) for word in given]) == ExitCode.GATE_REFUSED
-    assert "12 segments TOPIC_ID_UNKNOWN: start a broker" in capsys.readouterr().err
+    assert "12 segments TOPIC_ID_UNKNOWN: in ZooKeeper mode start a broker" in capsys.readouterr().err
 
 
 def test_the_cron_line_has_a_time_a_user_and_one_line() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
+from tiersnap.snapshot.log.index_faults import faults_by_size
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
 from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 from tiersnap.snapshot.replay.partition_replay import Replay, may_be_stored
@@ -28,16 +29,29 @@ def examined(log_dir: Path) -> Examination:
 
 
 @pytest.mark.parametrize(("name", "length"), [("offset_index", 8), ("time_index", 12), ("transaction_index", 34)])
-def test_an_index_of_whole_entries_is_sent_and_any_other_is_made_again(tmp_path: Path, name: str, length: int) -> None:
+def test_index_of_whole_entries_has_a_size_and_any_other_a_fault(tmp_path: Path, name: str, length: int) -> None:
     write_small_log(tmp_path)
     segment: Segment = next(iter(examined(tmp_path).partition.segments))
-    kept = replace(segment, **{name: FileRef("x", 5 * length, 0)})
-    assert rebuilt_parts(kept) == ()
+    assert faults_by_size(replace(segment, **{name: FileRef("x", 3 * length, 0)})) == ()
     words = name.replace("_", " ")
-    for size in (1, 5 * length - 1, 5 * length + 1):
-        (said,) = rebuilt_parts(replace(segment, **{name: FileRef("x", size, 0)}))
-        assert said.startswith(f"no whole {words} ({size} byte")
-        assert said.endswith(f"no multiple of {length})")
+    for size in (1, 3 * length - 1, 3 * length + 1):
+        spoilt = replace(segment, **{name: FileRef("x", size, 0)})
+        (said,) = faults_by_size(spoilt)
+        assert said.startswith(f"{words}: {size} byte")
+        assert said.endswith(f"no multiple of {length}")
+        assert faults_by_size(replace(spoilt, next_base_offset=None)) == ()
+    most = segment.log.size // 26 + 1  # as many batches as the smallest entry lets the log have
+    assert faults_by_size(replace(segment, **{name: FileRef("x", most * length, 0)})) == ()
+    (said,) = faults_by_size(replace(segment, **{name: FileRef("x", (most + 1) * length, 0)}))
+    assert said == f"{words}: {most + 1} entries, more than a log of {segment.log.size} bytes has batches"
+
+
+@pytest.mark.parametrize("name", ["offset_index", "time_index", "transaction_index"])
+def test_absent_index_is_made_for_the_upload_but_for_aborts(tmp_path: Path, name: str) -> None:
+    write_small_log(tmp_path)
+    segment: Segment = next(iter(examined(tmp_path).partition.segments))
+    words = name.replace("_", " ")
+    assert rebuilt_parts(segment) == ()
     absent = rebuilt_parts(replace(segment, **{name: None}))
     assert absent == (() if name == "transaction_index" else (f"no {words}",)), "most segments have no aborts"
 

@@ -27,7 +27,7 @@ SIGNATURES = {
     "open_log_dir": "uri",
     "open_store": "uri settings= * writes=",
     "read_snapshot": "path",
-    "repair": "filesystem partition * options= apply= check_crc= begins=",
+    "repair": "filesystem partition * options= apply= check_crc= begins= topic_ids=",
     "run": "spark settings * store= cluster= talk=",
     "tier_partition": "location partition segments tierer * cluster_id= known= replaced=",
     "write_snapshot": "path entries * replace=",

@@ -53,6 +53,7 @@ SPOILERS: list[tuple[Verdict, Spoil]] = [
     (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
     (Verdict.ENCRYPTED_REMOTE, lambda s, p, r: (s, p, replace(r, encrypted_by="x.rsm-manifest"))),
     (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (replace(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
+    (Verdict.INDEX_DAMAGED, lambda s, p, r: (replace(s, index_faults=("time index: it is wrong",)), p, r)),
 ]
 
 
@@ -281,7 +282,7 @@ def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Pat
 @pytest.mark.parametrize(("suffix", "size", "name"), [("index", 3, "offset index"), ("timeindex", 13, "time index"),
                                                       ("txnindex", 33, "transaction index")])  # fmt: skip
 @pytest.mark.parametrize("is_old", [False, True])
-def test_an_index_of_no_whole_entries_is_rebuilt_also_where_old_entries_are_in_the_segment(
+def test_an_index_of_no_whole_entries_is_a_fault_also_beside_old_entries(
     suffix: str, size: int, name: str, is_old: bool, tmp_path: Path
 ) -> None:
     old = legacy_entry(0) if is_old else data_batch(0, 1)
@@ -291,7 +292,7 @@ def test_an_index_of_no_whole_entries_is_rebuilt_also_where_old_entries_are_in_t
     (partition,) = open_log_dir(str(tmp_path)).partitions()
     found = examine(LOCAL, partition)
     assert readiness(found)[0].verdict is Verdict.MISSING_SNAPSHOT
-    assert [name in part for part in found.segments[0].rebuilt_parts] == [True]
+    assert [name in part for part in found.segments[0].index_faults] == [True]
 
 
 NO_PRODUCERS = {10: bytes.fromhex("000148674bc700000000")}
@@ -303,8 +304,8 @@ def test_a_segment_without_indexes_is_ready_and_says_that_they_are_rebuilt(tmp_p
     assert (first.verdict, "no offset index and no time index: rebuilt" in first.reason) == (Verdict.READY, True)
 
 
-def test_a_segment_older_than_every_leader_epoch_has_none(tmp_path: Path) -> None:
-    first = readiness(look(tmp_path, high_watermark=40, leader_epochs=[(3, 12)]))[0]
+def test_segment_of_old_entries_before_every_leader_epoch_has_none(tmp_path: Path) -> None:
+    first = readiness(look(tmp_path, {**OPEN, 0: [legacy_entry(0)]}, high_watermark=40, leader_epochs=[(3, 12)]))[0]
     assert (first.verdict, "leader epochs" in first.reason) == (Verdict.MISSING_INDEX, True)
 
 

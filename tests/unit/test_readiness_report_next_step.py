@@ -62,7 +62,12 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
         ),
         (
             Verdict.TOPIC_ID_UNKNOWN,
-            [Step("start a broker >= 2.8 on this directory, or give the ids:", f"{RUN_IT} --topic-ids FILE", False)],
+            [
+                Step(
+                    "in ZooKeeper mode start a broker >= 2.8; else give the ids:", f"{RUN_IT} --topic-ids FILE", False
+                ),
+                Step("or with the broker stopped:", "tiersnap repair /data --topic-ids FILE --apply", False),
+            ],
         ),
         (
             Verdict.MISSING_INDEX,
@@ -148,7 +153,7 @@ def test_a_command_gets_those_options_of_the_run_that_it_has_and_says_none_twice
     layout = "--layout local-tiered-storage --topic 'a b'"
     assert by_run.command == f"{RUN_IT} --apply {layout} --topic-ids ids.txt --path-style"
     assert on_host.command == "tiersnap repair /data --apply --topic 'a b'"
-    (ids,) = [step for step in steps(NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN], kept, PLACE) if step.command]
+    ids, _ = [step for step in steps(NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN], kept, PLACE) if step.command]
     assert ids.command == f"{RUN_IT} --topic-ids FILE {layout} --path-style"
 
 

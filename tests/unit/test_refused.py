@@ -39,6 +39,7 @@ CODES = {
     "UNVERIFIED_SNAPSHOT": (0, 6),
     "CORRUPT_SNAPSHOT": (0, 4),
     "SUSPECT_SNAPSHOT": (0, 4),
+    "INDEX_DAMAGED": (0, 4),
     "LEFT_TO_BROKER": (0, 0),
     "ENCRYPTED_REMOTE": (0, 4),
     "READY": (0, 0),

@@ -337,9 +337,14 @@ class TestRunningBroker:
 def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
     """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
     file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
-    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a .txnindex that is none", "start it once, stop it")
+    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a .txnindex that is none", "before, with --replace")
+    replaced = tiersnap("repair", log_dir, "--replace")
+    assert_said(replaced, 0)
+    assert "that is none" not in replaced.err
     file_of(bare, 5, ".txnindex").write_bytes(b"rest")
-    assert_said(tiersnap("repair", log_dir), 0)
+    told = tiersnap("repair", log_dir)
+    assert_said(told, 4, "1 other file is wrong")
+    assert "that is none" not in told.err
 
 
 def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(log_dir, bare):

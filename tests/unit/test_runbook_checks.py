@@ -33,6 +33,10 @@ OF_HOSTS = {
     "An open transaction": "hanging transaction",
     "A damaged log": "damaged segment",
     "A file in the way": "garbled checkpoint",
+    "A damaged index": "damaged index",
+    "Lost leader epochs": "lost leader epochs",
+    "A lost topic id": "lost topic id",
+    "A stray partition": "stray partition",
 }
 OF_CLUSTERS = {
     "While the broker runs": "stuck",
@@ -117,7 +121,10 @@ def _play(heading: str, typed: Callable[[str], tuple[int, str]], freed: Callable
 
 def _typed_at(site: Site, now: tuple[str, str] = NOW) -> Callable[[str], tuple[int, str]]:
     def typed(command: str) -> tuple[int, str]:
+        ids = site.log_dirs[0].parent / "ids.txt"
+        ids.write_text("orders 5GXaOJXiRzOuReKRIUWzvw\n")
         places = {"LOGDIR": site.log_dirs, "NEWDIR": site.log_dirs, "s3://bucket/tiers": (site.remote,)}
+        places["ids.txt"] = (ids,)
         ran = tiersnap(*_filled(command, places), *now, output="table")
         return ran.exit_code, ran.out + ran.err
 

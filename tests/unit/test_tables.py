@@ -135,6 +135,7 @@ segment_facts = st.builds(
     missing_parts=st.lists(texts, max_size=2).map(tuple),
     rebuilt_parts=st.lists(texts, max_size=2).map(tuple),
     snapshot=comparisons,
+    index_faults=st.lists(texts, max_size=2).map(tuple),
 )
 partition_facts = st.builds(
     PartitionFacts,

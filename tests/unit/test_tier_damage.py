@@ -203,6 +203,7 @@ def damage(at: Tier, form: str, name: str, how: str) -> bool:
             "swapped": lambda: at.file(suffix, 52).read_bytes(),
             "missing": lambda: None,
             "foreign": lambda: at.file(suffix, root=at.foreign).read_bytes(),
+            "zeros": lambda: bytes(len(data)),
         }[how]()
         path.unlink() if made is None else path.write_bytes(made)
         return True
@@ -216,13 +217,15 @@ def damage(at: Tier, form: str, name: str, how: str) -> bool:
         "swapped": lambda: at.part(index, 52),
         "missing": lambda: b"",
         "foreign": lambda: at.part(index, root=at.foreign),
+        "zeros": lambda: bytes(len(data)),
     }[how]()
     at.put_part(index, made)
     return True
 
 
 def damages_of(name: str) -> tuple[str, ...]:
-    return (*DAMAGES, *(("forged",) if name == "log" else ()))
+    of_it = {"log": ("forged",), "offset index": ("zeros",), "time index": ("zeros",), "transaction index": ("zeros",)}
+    return (*DAMAGES, *of_it.get(name, ()))
 
 
 def cell(at: Tier, form: str) -> str:

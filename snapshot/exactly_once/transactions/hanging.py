@@ -3,17 +3,20 @@
 | verdict | transactional id with this producer id | hangs |
 | --- | --- | --- |
 | UNKNOWN | cannot be told: part of `__transaction_state` was not read | |
-| YOUNG | as in the two below, and its producer wrote not long ago | |
+| YOUNG | as in the four below, and its producer wrote not long ago | |
 | HANGING_NO_TID | none | yes |
 | HANGING_NOT_IN_TXN | its transaction does not name the partition | yes |
+| HANGING_LAST_EPOCH | Ongoing beyond its timeout in epoch 32767, names the partition | yes, up to Kafka 4.2 |
+| HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, and its coordinator was at work | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, names the partition | no: a marker will come |
 | TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: its application ends it, nobody else |
-| OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it |
+| OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it when it starts |
 | ONGOING | Ongoing, names the partition | no |
 
 Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664), which looks at the producer's last write, not
-at the transaction's start, and compares no epochs. A coordinator that has written some markers no longer names their
-partitions; on disk they are named until all are written, so that nothing is called hanging that the tool spares.
+at the transaction's start, and compares no epochs. It spares what is Ongoing, whatever its coordinator does. A
+coordinator that has written some markers no longer names their partitions; on disk they are named until all are
+written, so that nothing else is called hanging that the tool spares.
 
 A segment may be tiered only if its next base offset is at or below the last stable offset, which an open transaction
 holds at its first offset (the verdict ABOVE_LSO).
@@ -28,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay
-from tiersnap.snapshot.exactly_once.models.coordinator_state import TWO_PHASE_TIMEOUT_MS, is_timed_out
+from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH, TWO_PHASE_TIMEOUT_MS, is_timed_out
 from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
 from tiersnap.snapshot.exactly_once.transactions.producers import entries_at_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
@@ -37,7 +40,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.units import format_duration
+from tiersnap.snapshot.units import format_duration, human_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +173,27 @@ def _of_coordinator(
     if value.state is TransactionStatus.ONGOING and is_timed_out(
         start_timestamp=value.start_timestamp, timeout_ms=value.timeout_ms, now=as_of
     ):
-        limit = format_duration(value.timeout_ms)
-        return TransactionVerdict.OVERDUE, f"{name} is Ongoing for more than its {limit}: its coordinator will abort it"
+        return _of_overdue(coordinated, log, as_of)
     return TransactionVerdict.ONGOING, f"{name} is {value.state}"
+
+
+HANGS_AFTER_MS = 3_600_000
+"""So long beyond its timeout beside a coordinator at work nothing aborts a transaction any more: it looks every 10 s
+(transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+
+
+def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
+    """Judge a transaction beyond its timeout."""
+    value, deadline = known.value, known.value.start_timestamp + known.value.timeout_ms
+    told = f"{known.transactional_id!r} is Ongoing for more than its {format_duration(value.timeout_ms)}"
+    if value.producer_epoch == LARGEST_EPOCH:
+        why = f"in producer epoch {LARGEST_EPOCH}, which no coordinator up to Kafka 4.2 can abort (KAFKA-20090)"
+        return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
+    at_work = log.work_after(known.partition, deadline, as_of)
+    if at_work >= HANGS_AFTER_MS:
+        why = f"its coordinator has been at work for {human_duration(at_work)} since and did not abort it"
+        return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"
+    return TransactionVerdict.OVERDUE, f"{told}: its coordinator will abort it"
 
 
 def abort_command(transaction: PartitionTransaction, *, before_3_0: bool = False) -> str:

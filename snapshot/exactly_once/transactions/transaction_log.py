@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from re import Pattern
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
@@ -20,6 +21,7 @@ from tiersnap.snapshot.exactly_once.transactions.coordinator import (
 )
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
+from tiersnap.snapshot.host.running import started_at
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
@@ -51,6 +53,9 @@ class TransactionLog:
     read: frozenset[int]
     findings: tuple[Finding, ...]  # of the partitions that are there
     path: str
+    # ms by partition: of its newest record, and the start of a broker that runs on one of its replicas.
+    written_at: Mapping[int, int] = field(default_factory=dict)
+    running_since: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -64,6 +69,16 @@ class TransactionLog:
         found = self.states.found_in.get(transactional_id)
         where = partition_of(transactional_id, self.partition_count) if found is None else found
         return where in self.read and (found is not None or self.is_count_sure)
+
+    def work_after(self, partition: int, since: int, as_of: int) -> int:
+        """Return for how long (ms) a coordinator is known to have been at work after `since`; 0 if it is not.
+
+        It wrote to the partition, or a broker runs on a replica, and so the cluster has elected a leader.
+        """
+        written = self.written_at.get(partition, since) - since
+        started = self.running_since.get(partition)
+        running = 0 if started is None else as_of - max(started, since)
+        return max(written, running, 0)
 
     @property
     def missing_finding(self) -> Finding | None:
@@ -176,7 +191,17 @@ def read_transaction_log(
         frozenset(numbers - hidden),
         tuple(findings),
         paths,
+        {each.number: each.written_at for each in found},
+        dict(_running_since(log_dirs)),
     )
+
+
+def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
+    """Yield partitions on the disks of brokers that run, and when these started (ms)."""
+    for log_dir in log_dirs:
+        since = started_at(Path(log_dir.path)) if log_dir.filesystem.is_local else None
+        names = map(split_folder_name, log_dir.folders if since is not None else ())
+        yield from ((name[1], since) for name in names if name is not None and since is not None and name[0] == TOPIC)
 
 
 def _folders(log_dir: LogDir) -> Iterator[str]:
@@ -193,6 +218,7 @@ class ReadStates:
     records: list[TransactionRecord] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     hides_states: bool = False
+    written_at: int = -1  # ms, of its newest record
 
 
 def read_states(
@@ -211,6 +237,7 @@ def read_states(
         for record in records:
             kept = newest if has_known_version(record.value) else unknown
             kept[record.key] = record, segment.log.path
+            read.written_at = max(read.written_at, record.timestamp)
             if unknown and stops_at_unknown:
                 break
         read.findings += records.findings

@@ -12,6 +12,8 @@ class TransactionVerdict(StrEnum):
     YOUNG = "YOUNG"
     HANGING_NO_TID = "HANGING_NO_TID"
     HANGING_NOT_IN_TXN = "HANGING_NOT_IN_TXN"
+    HANGING_LAST_EPOCH = "HANGING_LAST_EPOCH"
+    HANGING_OVERDUE = "HANGING_OVERDUE"
     EXPECTED_MARKER = "EXPECTED_MARKER"
     TWO_PHASE = "TWO_PHASE"
     OVERDUE = "OVERDUE"
@@ -23,4 +25,7 @@ class TransactionVerdict(StrEnum):
         return self in _HANGING
 
 
-_HANGING = (TransactionVerdict.HANGING_NO_TID, TransactionVerdict.HANGING_NOT_IN_TXN)
+_HANGING = (
+    *(TransactionVerdict.HANGING_NO_TID, TransactionVerdict.HANGING_NOT_IN_TXN),
+    *(TransactionVerdict.HANGING_LAST_EPOCH, TransactionVerdict.HANGING_OVERDUE),
+)

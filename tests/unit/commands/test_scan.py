@@ -223,7 +223,9 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
 
     source = f"'{log_dir}' --topic 'orders|behind|old'"
     assert_said(ran, 4, f"next for missing snapshots: tiersnap repair {source}", f"tiersnap tier {source}")
-    assert_said(ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: start a broker >= 2.8")
+    assert_said(
+        ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: in ZooKeeper mode start"
+    )
     assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names them")
     ids = f"give the ids: tiersnap tier {source} --remote s3://bucket/prefix --topic-ids FILE"
     assert_said(ran, 4, ids)

@@ -206,7 +206,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
         5,
         "CORRUPT_CHECKPOINT",
         "3 MATCHES",
-        "2 GAP_BEFORE, 1 MISSING_INDEX, 1 ACTIVE_SEGMENT",
+        "3 INDEX_DAMAGED, 1 ACTIVE_SEGMENT",
     ),
     "high watermarks nobody can read": (
         lambda folder: put(folder.parent / "replication-offset-checkpoint", b"0\n2\norders zero 1\n"),

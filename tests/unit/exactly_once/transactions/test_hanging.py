@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference import transaction_state as encoder
+from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.transaction_state import (
     COMPLETE_ABORT,
@@ -17,6 +19,7 @@ from tests.reference.transaction_state import (
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    batch,
     key,
     value,
     write_states,
@@ -52,9 +55,15 @@ def verdict(
 
 
 def ongoing(
-    producer_id: int = 7, partitions=HERE, *, state: int = ONGOING, started: int = WRITTEN, timeout: int = MINUTE
+    producer_id: int = 7,
+    partitions=HERE,
+    *,
+    state: int = ONGOING,
+    started: int = WRITTEN,
+    timeout: int = MINUTE,
+    epoch: int = 2,
 ):
-    return value(producer_id, 2, state=state, partitions=partitions, started=started, timeout=timeout)
+    return value(producer_id, epoch, state=state, partitions=partitions, started=started, timeout=timeout)
 
 
 CASES = {
@@ -65,7 +74,14 @@ CASES = {
     "T100: Ongoing beyond its timeout": ([("a", ongoing())], "OVERDUE"),
     "Ongoing in two phases for 30 days": ([("a", ongoing(timeout=2147483647, started=LATER - 30 * DAY))], "TWO_PHASE"),
     "Ongoing in two phases": ([("a", ongoing(timeout=2147483647))], "TWO_PHASE"),
-    "Ongoing with all but the longest timeout": ([("a", ongoing(timeout=2147483646, started=0))], "OVERDUE"),
+    "Ongoing with all but the longest timeout": (
+        [("a", ongoing(timeout=2147483646, started=WRITTEN - 2147483646))],
+        "OVERDUE",
+    ),
+    "Ongoing beyond its timeout in the last epoch": ([("a", ongoing(epoch=32767))], "HANGING_LAST_EPOCH"),
+    "Ongoing beyond its timeout in the last epoch but one": ([("a", ongoing(epoch=32766))], "OVERDUE"),
+    "Ongoing within its timeout in the last epoch": ([("a", ongoing(epoch=32767, timeout=60 * MINUTE))], "ONGOING"),
+    "prepared in the last epoch": ([("a", ongoing(epoch=32767, state=PREPARE_ABORT))], "EXPECTED_MARKER"),
     "prepared in two phases": ([("a", ongoing(timeout=2147483647, state=PREPARE_COMMIT))], "EXPECTED_MARKER"),
     "Ongoing to the very millisecond": ([("a", ongoing(timeout=LATER - WRITTEN))], "ONGOING"),
     "Ongoing within its timeout": ([("a", ongoing(timeout=60 * MINUTE))], "ONGOING"),
@@ -103,6 +119,63 @@ def test_t103_without_all_partitions_of_the_state_topic_nobody_is_said_to_have_n
 def test_an_id_whose_newest_record_cannot_be_read_is_no_reason_to_call_anything_hanging(tmp_path: Path) -> None:
     records = [(key("a"), ongoing(partitions=ELSEWHERE)), (key("a"), b"\0\7")]
     assert verdict(tmp_path, *records) == "UNKNOWN"
+
+
+HOUR = 60 * MINUTE
+DEADLINE = WRITTEN + MINUTE
+
+
+def write_overdue(log_dir: Path, *, other_at: int, partition: int = 0) -> Path:
+    """An Ongoing transaction of producer 7, overdue since DEADLINE, and another id's state that was written later."""
+    batches = [batch(0, (key("a"), ongoing())), batch(1, (key("b"), value(8)), timestamp=other_at)]
+    return lb.write_partition(log_dir, "__transaction_state", partition, {0: batches}, high_watermark=2)
+
+
+def judged(log_dir: Path, as_of: int) -> tuple[str, str]:
+    log = read_transaction_log([open_log_dir(str(log_dir))], partition_count=1)
+    found = judge_transaction(OPEN, log, as_of=as_of, max_transaction_timeout=15 * MINUTE)
+    return str(found.verdict), found.reason
+
+
+@pytest.mark.parametrize(
+    ("other_at", "expected"),
+    [(DEADLINE + HOUR, "HANGING_OVERDUE"), (DEADLINE + HOUR - 1, "OVERDUE"), (DEADLINE - HOUR, "OVERDUE")],
+)
+def test_overdue_hangs_if_its_coordinator_wrote_an_hour_later(tmp_path: Path, other_at: int, expected: str) -> None:
+    write_overdue(tmp_path, other_at=other_at)
+    verdict, reason = judged(tmp_path, WRITTEN + 30 * DAY)
+    assert verdict == expected
+    assert ("at work for 1.0 h since and did not abort it" in reason) == (expected == "HANGING_OVERDUE")
+
+
+def test_overdue_hangs_if_a_broker_has_run_beside_it_for_an_hour(tmp_path: Path) -> None:
+    write_overdue(tmp_path, other_at=WRITTEN)
+    (tmp_path / ".lock").touch()
+    now = time.time_ns() // 1_000_000
+    assert judged(tmp_path, now + 2 * HOUR)[0] == "OVERDUE"
+    with broker(tmp_path):
+        assert judged(tmp_path, now + HOUR - 2 * MINUTE)[0] == "OVERDUE", "it started a moment ago"
+        assert judged(tmp_path, now + HOUR + 2 * MINUTE)[0] == "HANGING_OVERDUE"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "other_at", "verdict"),
+    [(32767, WRITTEN, "HANGING_LAST_EPOCH"), (2, DEADLINE + 3 * HOUR, "HANGING_OVERDUE")],
+)
+def test_command_prints_how_to_abort_what_no_coordinator_will(
+    tmp_path: Path, epoch: int, other_at: int, verdict: str
+) -> None:
+    write_open(tmp_path, 150)
+    states = [batch(0, (key("a"), ongoing(epoch=epoch))), batch(1, (key("b"), value(8)), timestamp=other_at)]
+    lb.write_partition(tmp_path, "__transaction_state", 0, {0: states}, high_watermark=2)
+    words = ("--partition-count", "1", "--as-of", str(WRITTEN + 4 * HOUR))
+    ran = tiersnap("transactions", "find-hanging", tmp_path, *words)
+    (row,) = ran.rows
+    assert (row["verdict"], row["blocked_segments"]) == (verdict, [100, 200])
+    command = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 150"
+    assert row["abort_command"] == command
+    assert_said(ran, 4, f"next: {command}")
+    assert "will abort it" not in row["reason"] + ran.err
 
 
 def test_the_abort_command_is_that_of_kafka_transactions() -> None:
@@ -264,9 +337,9 @@ def test_a_transaction_that_ends_while_one_looks_does_not_hang(tmp_path: Path) -
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_a_replica_whose_broker_is_down_calls_nothing_hanging_that_has_ended(tmp_path: Path, has_ended: bool) -> None:
     write_states(tmp_path / "new", 0, (key("a"), ongoing(state=COMPLETE_ABORT, partitions=[])))
-    for broker, name in enumerate(("old", "new")):
+    for node, name in enumerate(("old", "new")):
         write_open(tmp_path / name, 350)
-        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={broker}\n")
+        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={node}\n")
     with (tmp_path / "new/orders-0" / f"{300:020d}.log").open("ab") as log:
         log.write(lb.marker(400, 7, 0, 1, commit=False) if has_ended else lb.data_batch(400, 10))
     words = ("transactions", "find-hanging", tmp_path / "old", tmp_path / "new", "--partition-count", "1")

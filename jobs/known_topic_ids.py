@@ -1,0 +1,53 @@
+"""Topic ids by name, as the sources tell them that a command was given or has found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.selection import NamedLogDir
+
+
+@dataclass(frozen=True)
+class KnownTopicIds:
+    """The ids that --topic-ids, a cluster, and the metadata log on the broker's disks tell."""
+
+    given: Mapping[str, str]  # by --topic-ids
+    cluster: Cluster | None
+    log_dirs: Sequence[NamedLogDir]
+
+    def find(self, topic: str) -> str | None:
+        """Return the topic's id; None if no source tells it.
+
+        Raises:
+            UsageError: the sources contradict each other.
+            TransientError: the cluster does not answer.
+        """
+        told = {"--topic-ids": self.given, "__cluster_metadata": self._logged, "--bootstrap-server": self._asked}
+        found = {source: ids[topic] for source, ids in told.items() if topic in ids}
+        if len(set(found.values())) > 1:
+            says = ", ".join(f"{source} says {topic_id}" for source, topic_id in found.items())
+            raise UsageError(f"{topic}: {says}", hint="kafka-topics.sh --describe --topic NAME shows the TopicId")
+        return next(iter(found.values()), None)
+
+    @cached_property
+    def _logged(self) -> Mapping[str, str]:
+        from tiersnap.snapshot.log.cluster_metadata import read_topic_ids
+
+        found: dict[str, str] = {}
+        for each in self.log_dirs:
+            found |= read_topic_ids(each.log_dir.filesystem, each.log_dir.path)
+        return found
+
+    @cached_property
+    def _asked(self) -> Mapping[str, str]:
+        from tiersnap.snapshot.log.log_dir import split_folder_name
+
+        if self.cluster is None:
+            return {}
+        folders = (split_folder_name(folder) for each in self.log_dirs for folder in each.log_dir.folders)
+        names = {name for name, _ in filter(None, folders)}
+        return {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}

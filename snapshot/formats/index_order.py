@@ -1,0 +1,115 @@
+"""Faults of a closed segment's index files that their size and the order of their entries show, without its batches.
+
+    offset index        a multiple of 8 bytes; positions ascend above 0, since the first batch is never indexed, and lie
+                        inside the log; offsets ascend and lie inside the segment
+    time index          a multiple of 12 bytes; timestamps and offsets do not descend; offsets lie inside the segment;
+                        the last timestamp is the segment's largest
+    transaction index   a multiple of 34 bytes, version 0; markers ascend and lie inside the segment
+
+A broker trims the padding when it closes a segment. Zeros behind the last entry are therefore entries: a broker that
+loads the file searches among them, and its answers are wrong. It looks neither when it starts nor before it copies
+(LogSegment.sanityCheck passes over the offset and the time index, RemoteLogManager over all three). Whether entries
+agree with the batches says snapshot.repair.index_check.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.formats import transaction_index
+from tiersnap.snapshot.formats.indexes import OFFSET_ENTRY_ON_DISK, TIME_ENTRY_ON_DISK
+from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD, SMALLEST_LEGACY_SIZE
+from tiersnap.snapshot.units import count_of
+
+LENGTHS = {
+    "offset index": OFFSET_ENTRY_ON_DISK.itemsize,
+    "time index": TIME_ENTRY_ON_DISK.itemsize,
+    "transaction index": transaction_index.ABORTED_TXN_ON_DISK.itemsize,
+}
+"""Bytes of an entry, by the name of the index."""
+_SMALLEST_BATCH = LOG_OVERHEAD + SMALLEST_LEGACY_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExtent:
+    """The part of a segment that its indexes can point to."""
+
+    base_offset: int
+    last_offset: int  # at least as large as that of any batch
+    size: int  # bytes of the log
+    largest_timestamp: int | None = None  # ms, -1 if no batch has one; None if it is not known
+
+
+def fault_of_size(name: str, size: int, log_size: int) -> str:
+    """Return the fault of an index `name` of `size` bytes beside a log of `log_size`; "" if it has none."""
+    length = LENGTHS[name]
+    if size % length:
+        return f"{count_of(size, 'byte')}, no multiple of {length}"
+    if size // length > log_size // _SMALLEST_BATCH + 1:
+        return f"{count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes has batches"
+    return ""
+
+
+def fault_of_order(name: str, data: bytes, extent: SegmentExtent) -> str:
+    """Return the fault of the bytes of the index `name` of a closed segment; "" if none shows."""
+    if fault := fault_of_size(name, len(data), extent.size):
+        return fault
+    return _FAULTS[name](data, extent)
+
+
+def _of_offsets(data: bytes, extent: SegmentExtent) -> str:
+    raw = np.frombuffer(data, OFFSET_ENTRY_ON_DISK)
+    last, end = extent.last_offset - extent.base_offset, extent.size - 1
+    return _out_of_order(raw, "position", least=1, most=end, step=1) or _out_of_order(
+        raw, "relative_offset", least=0, most=last, step=1
+    )
+
+
+def _of_times(data: bytes, extent: SegmentExtent) -> str:
+    raw = np.frombuffer(data, TIME_ENTRY_ON_DISK)
+    last, largest = extent.last_offset - extent.base_offset, extent.largest_timestamp
+    fault = _out_of_order(raw, "timestamp", least=0, most=np.iinfo(np.int64).max, step=0) or _out_of_order(
+        raw, "relative_offset", least=0, most=last, step=0
+    )
+    said = int(raw["timestamp"][-1]) if raw.size else -1
+    if fault or said == largest:
+        return fault
+    if largest is not None:
+        return f"it ends with timestamp {said}, the largest is {largest}"
+    return "it ends with timestamp 0, as padding does" if said == 0 else ""
+
+
+def _of_transactions(data: bytes, extent: SegmentExtent) -> str:
+    try:
+        entries = transaction_index.decode(data, base_offset=extent.base_offset, name="")
+    except CorruptIndexError as error:
+        return error.message.strip()
+    first_offsets, last_offsets = entries["first_offset"], entries["last_offset"]
+    beyond = np.flatnonzero((last_offsets > extent.last_offset) | (first_offsets > last_offsets))
+    if not beyond.size:
+        return ""
+    index = int(beyond[0])
+    first, last = int(first_offsets[index]), int(last_offsets[index])
+    position = index * LENGTHS["transaction index"]
+    return f"at byte {position}: transaction from {first} to {last}, the last offset is {extent.last_offset}"
+
+
+_FAULTS = {"offset index": _of_offsets, "time index": _of_times, "transaction index": _of_transactions}
+
+
+def _out_of_order(raw: np.ndarray, field: str, *, least: int, most: int, step: int) -> str:
+    """Return the first value of a field that is below `least`, above `most`, or not `step` above the one before."""
+    values = raw[field].astype(np.int64)
+    lowest = np.empty(values.size, np.int64)
+    lowest[:1] = least
+    lowest[1:] = np.maximum(values[:-1] + step, least)
+    wrong = np.flatnonzero((values < lowest) | (values > most))
+    if not wrong.size:
+        return ""
+    index = int(wrong[0])
+    found, name, position = int(values[index]), field.replace("_", " "), index * raw.dtype.itemsize
+    expected = f"at most {most}" if found > most else f"at least {int(lowest[index])}"
+    return f"at byte {position}: {name} expected {expected}, found {found}"

@@ -1,0 +1,63 @@
+"""Topic ids by the metadata log of a KRaft cluster, `__cluster_metadata-0`, of which every broker keeps a replica.
+
+    <20 digits>-<10 digits>.checkpoint   the state up to an offset (exclusive) and epoch, as batches of records
+    <20 digits>.log                      what came after it
+
+Follows org.apache.kafka.snapshot.Snapshots; a broker finds the folder in metadata.log.dir, or in the first of log.dirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tiersnap.snapshot.errors import CorruptRecordError
+from tiersnap.snapshot.formats.topic_record import decode_topic_change
+from tiersnap.snapshot.log.file_names import numbered_name
+from tiersnap.snapshot.log.file_system import Entry, FileSystem
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
+from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
+
+FOLDER = "__cluster_metadata-0"
+_CHECKPOINT = re.compile(r"(?P<offset>[0-9]{20})-[0-9]{10}\.checkpoint")
+
+
+def read_topic_ids(filesystem: FileSystem, log_dir: str) -> dict[str, str]:
+    """Return the id of each topic, by its name; none if the log is not there, or is damaged."""
+    ids: dict[str, str] = {}
+    try:
+        for record in _records(filesystem, f"{log_dir}/{FOLDER}"):
+            change = None if record.value is None else decode_topic_change(record.value)
+            if change is not None and change.name is not None:
+                ids[change.name] = change.topic_id
+            elif change is not None:
+                ids = {name: each for name, each in ids.items() if each != change.topic_id}
+    except (OSError, CorruptRecordError):
+        return {}
+    return ids
+
+
+def _records(filesystem: FileSystem, folder: str) -> Iterator[LogRecord]:
+    """Yield the records of the newest checkpoint, and those behind it."""
+    checkpoints, logs = [], []
+    for each in filesystem.list_folder(folder):
+        if match := _CHECKPOINT.fullmatch(each.name):
+            checkpoints.append((int(match["offset"]), each))
+        elif (found := numbered_name(each.name)) and found[0] == "log":
+            logs.append((found[1], each))
+    begin, newest = max(checkpoints, default=(0, None))
+    if newest is not None:
+        yield from _of_file(filesystem, newest, 0, None)
+    ends: list[int | None] = [after for (_, _), (after, _) in pairwise(logs)]
+    for (base, each), end in zip(logs, [*ends, None], strict=False):
+        if end is None or end > begin:
+            yield from (record for record in _of_file(filesystem, each, base, end) if record.offset >= begin)
+
+
+def _of_file(filesystem: FileSystem, entry: Entry, base: int, end: int | None) -> Iterator[LogRecord]:
+    segment = Segment(base, end, FileRef(entry.path, entry.size, entry.modified_ns))
+    records = SegmentRecords(filesystem, segment)
+    yield from records
+    for finding in records.findings:
+        raise CorruptRecordError(str(finding))

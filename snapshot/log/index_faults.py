@@ -1,0 +1,53 @@
+"""Faults of the index files beside a segment: by their sizes alone, or by size and order of their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order, fault_of_size
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
+
+
+def faults_by_size(segment: Segment) -> tuple[str, ...]:
+    """Return a sentence for each index of a closed segment whose size is wrong; nothing is read."""
+    if segment.is_active:
+        return ()
+    faults = ((name, fault_of_size(name, ref.size, segment.log.size)) for name, ref in _indexes(segment))
+    return tuple(f"{name}: {fault}" for name, fault in faults if fault)
+
+
+def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
+    """Return a sentence for each index of a closed segment whose size is right and whose entries are wrong.
+
+    An index that cannot be read has no fault: the upload makes it again.
+
+    Args:
+        end: of the segment's decode. A damaged segment has no faults of its own in its indexes.
+    """
+    if segment.is_active or end.finding is not None:
+        return ()
+    extent = SegmentExtent(segment.base_offset, end.last_offset, end.size, end.max_timestamp)
+    faults = (
+        (name, fault_of_order(name, data, extent))
+        for name, ref in _indexes(segment)
+        if not fault_of_size(name, ref.size, segment.log.size) and (data := _read(filesystem, ref)) is not None
+    )
+    return tuple(f"{name}: {fault}" for name, fault in faults if fault)
+
+
+def _indexes(segment: Segment) -> Iterator[tuple[str, FileRef]]:
+    found = {
+        "offset index": segment.offset_index,
+        "time index": segment.time_index,
+        "transaction index": segment.transaction_index,
+    }
+    return ((name, ref) for name, ref in found.items() if ref is not None)
+
+
+def _read(filesystem: FileSystem, ref: FileRef) -> bytes | None:
+    try:
+        return read_bounded(filesystem, ref.path)
+    except OSError:
+        return None

@@ -1,0 +1,117 @@
+"""Leader epochs that a log's leader-epoch-checkpoint lost, from its batches, which carry them.
+
+A power loss leaves the file empty or full of zeros; a broker that starts with an empty one enters only the epochs under
+which it writes from then on (KAFKA-15046, KAFKA-16541). A leader cannot copy a segment without an epoch: its copy task
+fails with "segmentLeaderEpochs can not be null or empty". As LogSegment.recover does, an epoch begins with the first
+batch that has it, and epochs never descend.
+
+What lies below the first segment no batch here tells: the epochs of a log that begins in remote storage are not whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.file_names import LARGEST_OFFSET
+from tiersnap.snapshot.log.file_system import FileSystem
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.log_dir import Segment
+
+_START = struct.Struct(">q4xib")  # base offset, leader epoch, magic
+_OLDEST_WITH_EPOCH = 2  # magic
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEpochs:
+    """The leader epochs of a log."""
+
+    epochs: LeaderEpochs | None  # (epoch, start offset), ascending; None where neither the file nor a batch has any
+    lost_below: int = 0  # of the offsets below it the batches tell the epoch and the file does not
+
+
+def complete(
+    filesystem: FileSystem, found: LeaderEpochs | None, segments: Sequence[Segment], log_start_offset: int
+) -> KnownEpochs:
+    """Return the epochs of the file, and before them those that it lost.
+
+    Args:
+        found: in the file; None where it cannot be read, or is not there.
+        segments: ascending, from the one that holds the log start offset on. The file tells nothing of what lies below.
+    """
+    if not segments or (found and found[0][1] <= log_start_offset):
+        return KnownEpochs(found)
+    told = epochs_of_batches(filesystem, segments)
+    if not told:
+        return KnownEpochs(found)
+    if not found:
+        return KnownEpochs(told, LARGEST_OFFSET)
+    lost = tuple(each for each in told if each[0] < found[0][0] and each[1] < found[0][1])
+    return KnownEpochs((*lost, *found), found[0][1]) if lost else KnownEpochs(found)
+
+
+def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, reads_all: bool = False) -> LeaderEpochs:
+    """Return (epoch, first offset) of the batches, ascending; none if no batch has an epoch, or not all are certain.
+
+    They are not if epochs descend, or a closed segment is damaged in which one may have begun.
+
+    Args:
+        reads_all: walk over every batch, with its CRC. Otherwise a segment is passed by if the next one begins under
+            the same epoch.
+    """
+    firsts = [None if reads_all else _first(filesystem, each.log.path) for each in segments]
+    found: list[tuple[int, int]] = []
+    for segment, first, following in zip(segments, firsts, [*firsts[1:], None], strict=True):
+        is_one = first is not None and following is not None and first[0] == following[0]
+        changes = [first] if is_one else _changes(filesystem, segment, check_crc=reads_all)
+        for epoch, offset in filter(None, changes):
+            if found and epoch < found[-1][0]:
+                return ()
+            if not found or epoch > found[-1][0]:
+                found.append((epoch, offset))
+        if None in changes:
+            return ()
+    return tuple(found)
+
+
+def _first(filesystem: FileSystem, path: str) -> tuple[int, int] | None:
+    """Leader epoch and offset of the first batch; None where it has none, or cannot be read."""
+    try:
+        with filesystem.open(path) as file:
+            data = file.read(_START.size)
+    except OSError:
+        return None
+    if len(data) < _START.size:
+        return None
+    offset, epoch, magic = _START.unpack(data)
+    return (epoch, offset) if magic >= _OLDEST_WITH_EPOCH and epoch >= 0 else None
+
+
+def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> list[tuple[int, int] | None]:
+    """Leader epoch and offset of each batch with another epoch than the one before; None behind them for damage."""
+    # Most logs need none of this, and it takes the compiled kernels.
+    import numpy as np
+
+    from tiersnap.snapshot.log.segment_scan import SegmentScan
+
+    scan = SegmentScan(
+        filesystem,
+        segment.log.path,
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        check_crc=check_crc,
+    )
+    found: list[tuple[int, int] | None] = []
+    before = -1
+    for rows in scan:
+        epochs = rows["partition_leader_epoch"]
+        at = np.flatnonzero(np.diff(epochs, prepend=before))
+        pairs = zip(epochs[at].tolist(), rows["base_offset"][at].tolist(), strict=True)
+        found += [each for each in pairs if each[0] >= 0]
+        before = int(epochs[-1])
+    is_damaged = scan.end.finding is not None and not segment.is_active
+    return [*found, None] if is_damaged else found

@@ -1,0 +1,189 @@
+"""Plan the files beside the log that a power loss or an old bug spoilt: partition.metadata, leader epochs, indexes.
+
+    partition.metadata        the topic's id, if a source tells it. A KRaft broker does not start with an empty one, and
+                              sets a partition aside (-stray) that has none: the file is written, and never moved away
+    leader-epoch-checkpoint   the epochs that its batches tell, before those that it holds. Not if the log goes back
+                              further, or may: what lies in remote storage has epochs that no batch here tells, and a
+                              leader deletes remote segments that are older than its first epoch
+    .index .timeindex         made again from the batches of their segment (index_check). A broker makes only a
+    .txnindex                 lost .index again, and then it deletes later snapshots
+
+A file of 0 bytes, or of zeros alone, holds nothing: it is written as one that is not there. Any other one is replaced
+only when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
+from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_start import may_begin_below
+from tiersnap.snapshot.log.rebuilt_epochs import epochs_of_batches
+from tiersnap.snapshot.log.windows import open_windows, pieces
+from tiersnap.snapshot.readiness.judge_partition import open_at
+from tiersnap.snapshot.repair.files import beside_log
+from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
+from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.replay.examine import Examination, lost_epochs
+from tiersnap.snapshot.replay.replay_start import Beginning
+
+_NO_ID = (
+    "the topic's id is not known here: give --bootstrap-server, or --topic-ids FILE with the TopicId that "
+    "kafka-topics.sh --describe shows"
+)
+_GOES_BACK = "the log goes back further, or may: bring the file from another replica"
+_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that nothing of it is there"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file beside the log that is not as it should be."""
+
+    name: str  # in the partition's folder
+    base_offset: int | None  # of the segment whose index it is
+    action: RepairAction
+    reason: str
+    is_there: bool
+    data: bytes = field(default=b"", repr=False)  # to be written
+
+
+@dataclass(frozen=True)
+class FileRepair:
+    """Plans the files of a partition, and writes them."""
+
+    replace: bool = False  # also replace a file that holds something
+    find_topic_id: Callable[[str], str | None] = lambda _: None  # takes a topic's name
+    is_kraft: bool = False  # brokers set a partition without an id aside
+    apply: bool = False
+
+    def repaired(
+        self, filesystem: FileSystem, partition: Partition, found: Examination, begins: Beginning
+    ) -> tuple[PlannedFile, ...]:
+        """Return the plan, carried out with `apply`; without the bytes.
+
+        Args:
+            found: the examination of the partition.
+            begins: what remote storage says of the log before its files.
+
+        Raises:
+            UsageError: this user may not write there.
+            NoSpaceError: the disk is full.
+        """
+        done = []
+        with beside_log(partition) if self.apply else nullcontext() as write:
+            for each in self._planned(filesystem, partition, found, begins):
+                if write is not None and each.action.writes:
+                    write(each.name, each.data, each.is_there)
+                done.append(replace(each, data=b""))
+        return tuple(done)
+
+    def _planned(
+        self, filesystem: FileSystem, partition: Partition, found: Examination, begins: Beginning
+    ) -> Iterator[PlannedFile]:
+        if partition.topic_id is None:
+            yield from self._topic_id(filesystem, partition)
+        if partition.epochs_lost_below:
+            yield self._epochs(filesystem, partition, begins)
+        for segment, facts in zip(partition.segments, found.segments, strict=True):
+            is_wrong = set(facts.index_faults) - set(lost_epochs(partition, segment))
+            if is_wrong and facts.damage_kind is None:
+                opened = open_at(segment.base_offset, found.reached.get(segment.base_offset))
+                yield from self._indexes(filesystem, segment, opened)
+
+    def _topic_id(self, filesystem: FileSystem, partition: Partition) -> Iterator[PlannedFile]:
+        """Plan partition.metadata; nothing if no source tells the id and a broker would not mind that it is missing."""
+        try:
+            there = _read(filesystem, f"{partition.path}/{PARTITION_METADATA}")
+        except OSError:
+            return
+        told = self.find_topic_id(partition.topic)
+        if told is None and there is None and not self.is_kraft:
+            return
+        why = "it is missing" if there is None else _size_of(there)
+        if told is None:
+            yield PlannedFile(PARTITION_METADATA, None, RepairAction.NOT_TOLD, f"{why}; {_NO_ID}", there is not None)
+        else:
+            yield self._file(PARTITION_METADATA, None, there, format_topic_id(told).encode("ascii"), why)
+
+    def _epochs(self, filesystem: FileSystem, partition: Partition, begins: Beginning) -> PlannedFile:
+        try:
+            there = _read(filesystem, f"{partition.path}/{LEADER_EPOCHS}")
+        except OSError as error:
+            return PlannedFile(LEADER_EPOCHS, None, RepairAction.UNVERIFIED, error.strerror or str(error), True)
+        epochs, below = partition.leader_epochs or (), partition.epochs_lost_below
+        is_unasked = begins.is_continued is None and may_begin_below(partition)
+        why_not = _UNASKED if is_unasked else _GOES_BACK if begins.goes_back(partition) else ""
+        if not why_not:
+            told = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
+            if not told.issuperset(each for each in epochs if each[1] < below):
+                why_not = "its batches do not tell them: bring the file from another replica"
+        lacks = "lacks leader epochs that batches of the log have"
+        if why_not:
+            return PlannedFile(LEADER_EPOCHS, None, RepairAction.NOT_TOLD, f"{lacks}; {why_not}", there is not None)
+        return self._file(LEADER_EPOCHS, None, there, format_leader_epochs(epochs).encode("ascii"), lacks)
+
+    def _indexes(
+        self, filesystem: FileSystem, segment: Segment, opened: tuple[tuple[int, int], ...] | None
+    ) -> Iterator[PlannedFile]:
+        try:
+            found = FoundIndexes(*(_read_index(filesystem, each) for each in _refs(segment)))
+            right = _checked(filesystem, segment, found, opened)
+        except (OSError, CorruptDataError):
+            return  # it changed since it was examined
+        names = ("offset index", "time index", "transaction index")
+        pairs = (
+            (found.offset_index, right.offset_index),
+            (found.time_index, right.time_index),
+            (found.transaction_index, right.transaction_index),
+        )
+        for name, suffix, (there, data) in zip(names, ("index", "timeindex", "txnindex"), pairs, strict=True):
+            if (there or b"") != (data or b""):
+                why = right.rebuilt.get(name, "it ends with zeros")
+                yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data or b"", why)
+
+    def _file(self, name: str, base_offset: int | None, there: bytes | None, data: bytes, why: str) -> PlannedFile:
+        action = RepairAction.REPLACE if self.replace else RepairAction.NEEDS_REPLACE
+        if not (there or b"").strip(b"\0"):
+            action = RepairAction.WRITE
+        return PlannedFile(name, base_offset, action, why, there is not None, data)
+
+
+def _read(filesystem: FileSystem, path: str) -> bytes | None:
+    try:
+        return read_bounded(filesystem, path)
+    except FileNotFoundError:
+        return None
+
+
+def _size_of(data: bytes) -> str:
+    if data.strip(b"\0"):
+        return "it holds no topic id"
+    return "0 bytes" if not data else f"{len(data)} bytes, all of them 0"
+
+
+def _refs(segment: Segment) -> tuple[FileRef | None, FileRef | None, FileRef | None]:
+    return segment.offset_index, segment.time_index, segment.transaction_index
+
+
+def _read_index(filesystem: FileSystem, ref: FileRef | None) -> bytes | None:
+    return None if ref is None else read_bounded(filesystem, ref.path)
+
+
+def _checked(
+    filesystem: FileSystem, segment: Segment, found: FoundIndexes, opened: tuple[tuple[int, int], ...] | None
+) -> CheckedIndexes:
+    """Read a segment, and return the indexes that its batches bear out; see IndexCheck."""
+    ongoing = None if opened is None else np.sort(np.array(list(opened), ONGOING_TXN_DTYPE), order="first_offset")
+    check = IndexCheck(segment.base_offset, found, ongoing)
+    with closing(open_windows(filesystem, segment.log.path, may_shrink=False)) as windows:
+        for piece in pieces(windows, 0, windows.size):
+            check.update(piece.data)
+    return check.finish()
