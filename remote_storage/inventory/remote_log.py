@@ -57,7 +57,7 @@ class RemoteLog:
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
-        lineage = partition.leader_epochs or ()
+        lineage = partition.whole_epochs
         own = (copy for copy in copies if copy.start_offset < offset and copy.facts.is_of(lineage))
         return cls(location, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
 

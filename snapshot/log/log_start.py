@@ -74,7 +74,7 @@ def why_unknown(partition: Partition) -> str:
         return f"{LOG_START_OFFSETS} cannot be read"
     unnamed = f"{LOG_START_OFFSETS} does not name it"
     if partition.epochs_lost_below:
-        return f"{unnamed}, and {LEADER_EPOCHS} lost the epochs below {partition.epochs_lost_below}"
+        return f"{unnamed}, and {LEADER_EPOCHS} lost its epochs"
     if not partition.leader_epochs:
         return f"{unnamed}, and {LEADER_EPOCHS} has no entry"
     return f"{unnamed}, and {LEADER_EPOCHS} begins at {partition.leader_epochs[0][1]}, {first}"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.reference.fleet_joins import input_batches, judge_input, key_of
 from tests.reference.fleet_run import Ran, Runner
-from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
+from tests.reference.log_builder import TIMESTAMP, data_batch, leader_epochs_text, write_partition
 from tests.reference.logs import DAY
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.before_spark import discover
@@ -151,7 +151,7 @@ def test_after_local_retention_the_state_goes_on_from_remote_storage(
 def test_retention_after_snapshots_were_written_is_no_conflict(runner: Runner) -> None:
     """What is folded from the later log start knows less than the objects that are there; those stay."""
     folder = runner.source / "orders-0"
-    (folder / "leader-epoch-checkpoint").unlink()  # so that nothing is tiered yet
+    (folder / "leader-epoch-checkpoint").write_text(leader_epochs_text([(0, 30)]))  # so that nothing is tiered yet
     runner()
     before = {key: data for key, data in runner.objects().items() if key.endswith(".snapshot")}
     assert len(before) == 3
@@ -451,7 +451,7 @@ def test_a_snapshot_object_that_somebody_deleted_is_written_again(runner: Runner
     """The tables remember it; the copy finds it gone, and the next run carries the partition from its beginning."""
     epochs = runner.source / "orders-0" / "leader-epoch-checkpoint"
     text = epochs.read_text()
-    epochs.unlink()  # so that nothing is tiered yet
+    epochs.write_text(leader_epochs_text([(0, 30)]))  # so that nothing is tiered yet
     assert runner().segments_tiered == 0
     before = snapshots(runner)
     runner.store.delete([next(key for key in before if f"{20:020d}" in key)])

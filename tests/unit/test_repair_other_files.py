@@ -156,13 +156,16 @@ def test_repair_makes_no_epochs_if_a_copy_begins_before_the_files(tmp_path: Path
     assert checkpoint(folder).read_bytes() == b""
 
 
-def test_repair_makes_epochs_if_remote_storage_holds_nothing_before(tmp_path: Path) -> None:
+def test_repair_makes_epochs_if_the_log_starts_at_the_first_file(tmp_path: Path) -> None:
+    """An empty remote location proves nothing: retention may have deleted what came before."""
     left = {base: SEGMENTS[base] for base in (20, 30, 40)}
     folder = write(tmp_path / "logs", left)
     spoil(folder, "empty")
     (tmp_path / "remote").mkdir()
     words = ("repair", tmp_path / "logs", *KEEP, "--remote", tmp_path / "remote", "--apply")
-    assert_said(tiersnap(*words), 0)
+    assert_said(tiersnap(*words), 4, "log start of orders-0 unknown", "leader-epoch-checkpoint lost its epochs")
+    assert checkpoint(folder).read_bytes() == b""
+    assert_said(tiersnap(*words, "--log-start", "orders-0=20"), 0)
     assert checkpoint(folder).read_text() == lb.leader_epochs_text([(3, 20), (4, 25)])
 
 

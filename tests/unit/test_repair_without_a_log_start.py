@@ -132,7 +132,7 @@ def test_where_remote_storage_does_not_answer_nothing_is_made_and_a_later_call_m
 
     opened = open_log_dirs((str(unsaid(tmp_path)),))
     job = HostRepair(opened, PlanOptions(Expiry(None, NOW), above_newest=True), beginnings=Beginnings(answers_not))
-    ((_, _, planned),) = job.plans(selected_of(opened, Selection()), files.nowhere)
+    ((_, _, planned, _),) = job.plans(selected_of(opened, Selection()), files.nowhere)
     assert {each.action for each in planned} == {RepairAction.NO_START}
     assert (job.exit_code, job.beginnings.unknown) == (3, {"orders-0": "a time-out"})
 
