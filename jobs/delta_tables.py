@@ -15,6 +15,7 @@ import pyarrow as pa
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.readiness.remote_check import CHECKS
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,
@@ -26,11 +27,12 @@ from tiersnap.snapshot.report.from_tables import (
     audit_of_tables,
     failover_of,
 )
-from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked, remote_checked
-from tiersnap.snapshot.tables.facts import JUDGED, FactKind, newest_results
-from tiersnap.snapshot.tables.readiness import JUDGED_ROWS
-from tiersnap.snapshot.tables.remote_log_segments import AttemptState, newest_states, read_states
-from tiersnap.snapshot.tables.schemas import PARTITIONS, READINESS, RUNS, TABLES, VERSION_KEY
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.tables.all_tables import TABLES
+from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, PARTITIONS, FactKind, newest_results
+from tiersnap.snapshot.tables.readiness import VERDICTS
+from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
+from tiersnap.snapshot.tables.schemas import RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -42,8 +44,8 @@ if TYPE_CHECKING:
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 # Of DataFusion, which comes with delta-rs: rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
-# Readers need no states, which are most of the bytes, and no problems.
-_FACTS = [name for name in PARTITIONS.names if name not in ("state", "problem")]
+# Readers need no states, which are most of the bytes.
+_FACTS = [name for name in PARTITIONS.names if name != DELTAS]
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
@@ -127,8 +129,8 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
         states[each.topic, each.topic_id, each.partition].append(each)
     for found in newest_results(facts):
         topic_id = None if found.replayed is None else found.replayed.facts.topic_id
-        there = [each.copy for each in states[found.topic, topic_id, found.partition] if each.is_there]
-        yield JUDGED_ROWS.batch(judge.judged(found, there), READINESS)
+        there = [each.attempt for each in states[found.topic, topic_id, found.partition] if each.is_there]
+        yield VERDICTS.batch(each.verdict for each in judge.judged(found, there))
 
 
 def failover(warehouse: str) -> Failover:
@@ -150,7 +152,7 @@ def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
 
 def copies(warehouse: str) -> list[AttemptState]:
     """The newest state of every attempt at a segment that the tables know."""
-    rows = read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names)
+    rows = read_table(warehouse, "remote_log_segments", list(STATE_COLUMNS))
     return newest_states(state for batch in rows.to_batches() for state in read_states(batch))
 
 

@@ -133,7 +133,7 @@ class Output:
         self.warn(*map(str, findings[:MOST_TOLD]))
         if len(findings) > MOST_TOLD:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))
-        if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
+        if any(finding.finding_kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:

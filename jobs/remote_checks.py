@@ -15,7 +15,7 @@ import click
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.next_command import again, place_words
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
-from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.snapshot.errors import ExitCode, UsageError
@@ -258,7 +258,7 @@ def verify_on_spark(
     # Segments are copied and deleted since they were counted for the plan.
     skipped = max(plan.partitions.total() - found.segments, 0)
     tally = CheckTally(found.verdicts, found.bytes, skipped)
-    return (of_row(RemoteCheck, row) for row in found.rows), tally
+    return iter(found.rows), tally
 
 
 def _known(file: Path | None) -> Known:

@@ -143,7 +143,7 @@ def failure(
 class RecordedError:
     """An error as a table or a task keeps it; `error_type` is the name of its class."""
 
-    message: str
+    error: str  # its message
     is_transient: bool = False
     error_type: str | None = None
     hint: str | None = None
@@ -154,9 +154,9 @@ class RecordedError:
         return cls(message, isinstance(error, TransientError), type(error).__name__, error.hint)
 
     @property
-    def error(self) -> TiersnapError:
+    def raised(self) -> TiersnapError:
         """The error again; see `failure`."""
-        return failure(self.message, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
+        return failure(self.error, is_transient=self.is_transient, error_type=self.error_type, hint=self.hint)
 
 
 # What a table or a task keeps of an error beside its message, as `failure` is given it.

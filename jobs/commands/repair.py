@@ -265,7 +265,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
                     "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
                     "repair again"
                 )
-        if any(finding.kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
+        if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
             yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
         else:
             asked = repair.beginnings.find is not None

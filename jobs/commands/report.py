@@ -96,7 +96,7 @@ class ReportedSegment(_Partition):
     base_offset: int
     next_base_offset: int | None
     size_bytes: int
-    max_timestamp: Annotated[int, Meta(description="ms")]
+    largest_timestamp: Annotated[int, Meta(description="ms")]
     verdict: Verdict
     reason: str
     next_step: str
@@ -192,8 +192,8 @@ def report(
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
     from tiersnap.snapshot.report.write import write_report
+    from tiersnap.snapshot.tables.readiness import READINESS
     from tiersnap.snapshot.tables.remote_log_segments import unneeded
-    from tiersnap.snapshot.tables.schemas import READINESS
     from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
     last = last_run(warehouse)

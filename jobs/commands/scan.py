@@ -231,7 +231,7 @@ def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterato
             partition=examination.partition.name,
             base_offset=segment.base_offset,
             next_base_offset=following,
-            bytes=segment.size,
+            bytes=segment.size_bytes,
             largest_timestamp=segment.largest_timestamp,
             verdict=readiness.verdict,
             snapshot=scanned.snapshots.get(offset),
@@ -257,7 +257,7 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 
     repair = commands.of("tiersnap repair LOGDIR")
-    paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))
+    paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
     damaged = next(paths, "FILE")
     has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
     for verdict in map(Verdict, _CAUSES):

@@ -104,14 +104,12 @@ class ForgottenProducers:
     partition: str
     known: int
     living: int
-    meets: Annotated[str, Meta(description="what producers would meet if this replica led now; in full: `writes`")]
-    writes: list[SimulatedWrite]
+    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
 
     @classmethod
     def of(cls, log_dir: str, partition: str, forgotten: Forgotten) -> ForgottenProducers:
         """Return the replica of a partition in a log directory."""
-        writes = [_row_of(SimulatedWrite, log_dir, each) for each in forgotten.writes]
-        return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets, writes)
+        return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +294,7 @@ def simulate(
 
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
         rows = (of_row(SimulatedFleetWrite, row) for row in found.rows)
-        sentence = found.tally.sentence()
+        sentence = found.tally.sentence(task.brokers[-1])
         output.rows(SimulatedFleetWrite, rows, summary=SimulateSummary(sentence))
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         if found.unlocated:

@@ -338,10 +338,10 @@ def _in_words(row: BoundaryRow | PartitionRow) -> BoundaryRisk | PartitionRisk:
         "replay": None if ways is None else ", ".join(map(human_bytes, ways)),
     }
     if isinstance(row, BoundaryRow):
-        return of_row(BoundaryRisk, {**BOUNDARIES.to_row(row), **said})
+        return of_row(BoundaryRisk, {**BOUNDARIES.as_dict(row), **said})
     waits = _WAITS.get(row.waiting.wait) or human_duration(row.waiting.wait_ms or 0)
     untiered = human_bytes(row.waiting.untiered_bytes)
-    return of_row(PartitionRisk, {**PARTITIONS.to_row(row), **said, "waits": waits, "untiered": untiered})
+    return of_row(PartitionRisk, {**PARTITIONS.as_dict(row), **said, "waits": waits, "untiered": untiered})
 
 
 def _exposed(exposure: Exposure | None) -> str | None:

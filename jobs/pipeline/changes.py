@@ -27,7 +27,7 @@ from tiersnap.snapshot.tasks.list_partitions import look_again
 
 _KNOWN = (
     *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),
-    *("valid_bytes", "log_end_offset", "finding_kind", "finding_message"),
+    *("valid_bytes", "last_offset", "finding_kind", "message"),
 )
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
 _REPLAYED = ("fingerprint", "state_offset", "state_chain", "high_watermark", "unread_count")
@@ -57,7 +57,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
     """`partitions` -> PARTITION_KEY and `replayed`: `kind` (REPLAYED or GONE), `run`, fields of the newest replay."""
     rows = _with_key(partitions, PARTITION_KEY).where(f"kind in ({_texts((FactKind.REPLAYED, FactKind.GONE))})")
-    fields = ", ".join(("kind", "run", *(f"replayed.{name}" for name in names)))
+    fields = ", ".join(("kind", "run", *names))
     return rows.groupBy(*PARTITION_KEY).agg(F.expr(f"max_by(struct({fields}), run)").alias("replayed"))
 
 
@@ -70,11 +70,11 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
     """`remote_log_segments` -> topic_id, partition, and what runs found gone or changed when they came to tier.
 
     `lost_run` is the last run that did: what the tables say is not true any more, so the partition is replayed from its
-    beginning. `lost_decodes` are the runs (`start_offset`, `run`) that found a segment to be another than its decode,
+    beginning. `lost_decodes` are the runs (`base_offset`, `run`) that found a segment to be another than its decode,
     though its size and its time are as they were. `last_run` is the last run of all.
     """
     lost_run = f"max(if(error_type in ({_texts(_LOST)}), run, null))"
-    decodes = "collect_list(if(error_type = 'SegmentChangedError', struct(start_offset, run), null))"
+    decodes = "collect_list(if(error_type = 'SegmentChangedError', struct(base_offset, run), null))"
     rows = _with_key(remote_log_segments, ("topic_id", "partition"))
     return rows.groupBy("topic_id", "partition").agg(
         F.expr(lost_run).alias("lost_run"), F.expr(decodes).alias("lost_decodes"), F.max("run").alias("last_run")
@@ -139,7 +139,7 @@ def partition_changes(
     of_segment = rows.selectExpr(
         *(*PARTITION_KEY, "topic_id", "partition_state", "base_offset", "known.run as known_run"),
         "if(decode is null, size_bytes, 0L) as bytes_to_read",
-        *(*_WANTED[1:], "known.finding_message as known_message"),
+        *(*_WANTED[1:], "known.message as known_message"),
         f"not coalesce({not_read}, false) as was_read",
         f"{_is_as_it_was(check_crc, not_read)} as is_as_it_was",
         # What is in remote storage is read only if there is no state beyond it to start from.
@@ -158,12 +158,18 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
         and exists(segments, s -> s.base_offset = replayed.state_offset and s.chain = replayed.state_chain)
         and substring_index(replayed.fingerprint, ':', -1) = '{digest}'
         and high_watermark >= replayed.state_offset and replayed.high_watermark >= replayed.state_offset"""
-    claimed = "if(start.crc32c is not null, start.offset, null)"
+    claimed = "snapshot_offset"
     known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
     of_it = known.selectExpr(
         *(*PARTITION_KEY, "topic_id", "segments", "lost_decodes", "replayed", "fingerprint", "high_watermark"),
-        *("start", "window_offset", "encryption", "size(findings) as finding_count", "size(copies) as copy_count"),
+        *(
+            "snapshot_offset",
+            "window_offset",
+            "encryption",
+            "size(findings) as finding_count",
+            "size(copies) as copy_count",
+        ),
         "coalesce(lost_run >= replayed.run, false) as is_lost",
     )
     state = f"""struct(
@@ -210,11 +216,11 @@ def _is_as_it_was(check_crc: bool, not_read: str) -> str:
     # What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
     ends_as_it_did = """(next_base_offset <=> known.next_base_offset or coalesce(known.next_base_offset is null
         and known.valid_bytes = known.size_bytes and known.size_bytes > 0
-        and known.log_end_offset <= next_base_offset, false))"""
+        and known.last_offset < next_base_offset, false))"""
     # Whether a state is wanted inside the segment where its runs were not cut.
-    has_new_cuts = """exists(cuts, cut -> (next_base_offset is not null or cut <= known.log_end_offset)
+    has_new_cuts = """exists(cuts, cut -> (next_base_offset is not null or cut <= known.last_offset + 1)
         and not array_contains(known_starts, cut))"""
-    is_other = "exists(lost_decodes, each -> each.start_offset = base_offset and each.run >= known.run)"
+    is_other = "exists(lost_decodes, each -> each.base_offset = base_offset and each.run >= known.run)"
     same = f"""size_bytes = known.size_bytes and modified_ns = known.modified_ns and topic_id <=> known.topic_id
         and {ends_as_it_did} and (not {has_new_cuts} or coalesce({not_read}, false))
         and not coalesce({is_other}, false)"""
@@ -238,7 +244,7 @@ def gone_partitions(
     if topics is not None:
         missing = missing.mapInArrow(matching(topics), schemas.ANSWERED)
     key = {name: name for name in PARTITION_KEY}
-    values = key | {"kind": f"'{FactKind.GONE}'", "offset": "0", "part": "0", "run": str(run)}
+    values = key | {"kind": f"'{FactKind.GONE}'", "part": "0", "run": str(run)}
     return missing.selectExpr(*schemas.columns_of(schemas.PARTITIONS, values))
 
 
@@ -279,9 +285,9 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
     """Return UNREAD rows of the partitions that are as they were replayed, by rows of `partition_changes`."""
     key = list(PARTITION_KEY)
     among = changes.where("unread_count > 0").select(*key)
-    boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("boundary.not_read is not null")
+    boundaries = newest_facts(partitions, among, [FactKind.BOUNDARY]).where("not_read is not null")
     files = listed.select(*key, F.explode("snapshots").alias("file")).select(*key, "file.end_offset", "file.object")
-    unread = boundaries.select(*key, F.col("offset").alias("end_offset"), "boundary.not_read")
+    unread = boundaries.select(*key, F.col("offset").alias("end_offset"), "not_read")
     return files.join(unread, on=[*key, "end_offset"]).select(*schemas.UNREAD.names)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,11 +19,11 @@ from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.check.check_plan import CheckPlan
-from tiersnap.remote_storage.check.check_task import CHECKED, COMPARED, TO_CHECK, CheckTask
+from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
+from tiersnap.snapshot.readiness.remote_check import CHECKS, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
@@ -46,7 +45,7 @@ class CheckOutcome:
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0
     segments: int = 0
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    rows: list[RemoteCheck] = field(default_factory=list)
 
 
 def check_remote(
@@ -78,13 +77,13 @@ def check_remote(
 
 
 def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
-    """REMOTE_CHECKS -> the newest rows of each segment that are not too old at `now` (ms): CHECKED.
+    """REMOTE_CHECKS -> the newest rows of each segment that are not too old at `now` (ms): rows of RemoteCheck.
 
     They are due at different times within the second half of `recheck` (ms), so that no run has all of them to do.
     """
     order = F.struct("run", "checked_at")
     last = checks.where("segment_id != ''").groupBy(*CHECK_KEY).agg(F.max_by(F.struct("*"), order).alias("row"))
-    rows = last.select("row.*").select(*CHECKED.names)
+    rows = last.select("row.*").select(*CHECKS.names)
     if recheck is None:
         return rows
     share = F.lit(1) + F.pmod(F.crc32("segment_id"), F.lit(1000)) / F.lit(1000)
@@ -92,15 +91,15 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
 
 
 def compared_snapshots(partitions: DataFrame) -> DataFrame:
-    """PARTITIONS -> topic, topic_id, partition, and `compared`: COMPARED of snapshots that a replay vouches for."""
+    """PARTITIONS -> topic, topic_id, partition, and `compared`: ComparedSnapshot of those that a replay vouches for."""
     facts = newest(partitions, PARTITION_KEY)
-    ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "replayed.topic_id")
-    of_file = F.when(F.col("boundary.found").isin(_STRICT), F.col("boundary.file_crc"))
+    ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
+    of_file = F.when(F.col("compared").isin(_STRICT), F.col("file_crc32c"))
     boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(
-        *PARTITION_KEY, "offset", F.coalesce("boundary.object_crc", of_file).alias("crc")
+        *PARTITION_KEY, "offset", F.coalesce("object_crc32c", of_file).alias("crc")
     )
     rows = boundaries.where("crc is not null").join(ids.where("topic_id is not null"), on=list(PARTITION_KEY))
-    return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*(each.name for each in COMPARED))).alias("compared"))
+    return rows.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*ComparedSnapshot._fields)).alias("compared"))
 
 
 def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
@@ -118,14 +117,14 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
     table = pa.table([pa.array(each, kind) for each, kind in zip(columns, types, strict=True)], names=list(_PARTITION))
     # Spark answers a plan from the cache of an equal one, and remote storage changes.
     partitions = spark.createDataFrame(table).where(F.lit(uuid.uuid4().hex).isNotNull())
-    told = known.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*CHECKED.names)).alias("known"))
+    told = known.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*CHECKS.names)).alias("known"))
     rows = reduce(lambda left, right: left.join(right, on=list(_PARTITION), how="left"), [told, compared], partitions)
     return rows.select(*TO_CHECK.names).repartition(min(len(plan.partitions), _MOST_TASKS), "topic_id", "partition")
 
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:
-    """TO_CHECK -> CHECKED, by check.check_task.CheckTask."""
-    return rows.mapInArrow(of_batches(task), of_arrow(CHECKED))
+    """TO_CHECK -> rows of RemoteCheck, by check.check_task.CheckTask."""
+    return rows.mapInArrow(of_batches(task), of_arrow(CHECKS.schema))
 
 
 def _outcome(rows: DataFrame) -> CheckOutcome:
@@ -139,5 +138,5 @@ def _outcome(rows: DataFrame) -> CheckOutcome:
         outcome.segments += row["segments"]
     unsound = [each.value for each in RemoteVerdict if not each.is_sound]
     found = rows.where(F.col("verdict").isin(unsound)).orderBy(*_PARTITION, "base_offset").limit(_SHOWN)
-    outcome.rows = [row.asDict() for row in found.select(*CHECKED.names).collect()]
+    outcome.rows = CHECKS.read_dicts([row.asDict() for row in found.select(*CHECKS.names).collect()])
     return outcome

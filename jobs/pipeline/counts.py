@@ -17,10 +17,12 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
+from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.replay.remote_listing import place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
@@ -28,15 +30,16 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.totals import RunTotals
 
 MOST_TOLD = 20
+_FORGOTTEN = Rows(Forgotten).names
 _ALL = 2**62  # more producers than there are
 
 
 def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> None:
     """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
     if _count_failures(outcome, counts):
-        unanswered = listed.where("remote_error is not null")
-        few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
-        outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+        unanswered = listed.where("error is not null")
+        few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("error", *RECORDED)
+        outcome.errors += [_failure(row.error, row) for row in few.collect()]
 
 
 def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
@@ -48,13 +51,13 @@ def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collec
     outcome.forgetful_count = count
     if not count:
         return
-    is_looked_at = ~F.col("log_dir").isin(list(collected)) & F.col("remote_error").isNull()
-    knows = F.when(is_looked_at, F.coalesce("forgotten.known", F.lit(_ALL)))
+    is_looked_at = ~F.col("log_dir").isin(list(collected)) & F.col("error").isNull()
+    knows = F.when(is_looked_at, F.coalesce("known", F.lit(_ALL)))
     best = F.max_by("log_dir", knows).alias("best"), F.count(knows).alias("count")
-    found = replicas.where("forgotten is not null")
+    found = replicas.where("known is not null")
     found = found.join(replicas.groupBy("topic", "partition").agg(*best), on=["topic", "partition"])
     lead = F.expr("if(count > 1, best, null)").alias("lead")
-    worst = found.select("log_dir", "topic", "partition", "forgotten.*", lead)
+    worst = found.select("log_dir", "topic", "partition", *_FORGOTTEN, lead)
     worst = worst.orderBy(F.expr("living - known").desc(), "topic", "partition", "log_dir").limit(MOST_TOLD)
     outcome.forgetful = [ForgetfulReplica(**row.asDict()) for row in worst.collect()]
 
@@ -123,25 +126,24 @@ def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected:
 
 def count_replayed(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the replay of run number `run` wrote and found, by its rows in the table `partitions`."""
-    facts = partitions.where(F.col("run") == run).select(*PARTITION_KEY, "kind", "part", "boundary", "problem.*")
+    facts = partitions.where(F.col("run") == run)
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.REPLAYED)).alias("partitions"),
-        F.expr(f"count_if(boundary.written_by = {run})").alias("written"),
-        F.expr(f"count_if(boundary.written_by = {run} and boundary.is_mended)").alias("mended"),
+        F.expr(f"count_if(written_by = {run})").alias("written"),
+        F.expr(f"count_if(written_by = {run} and is_mended)").alias("mended"),
         *failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.partitions_replayed = counts.partitions
     outcome.counts = replace(outcome.counts, snapshots_written=counts.written, snapshots_mended=counts.mended)
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
-        outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]
+        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
 
 
 def of_findings(findings: DataFrame) -> DataFrame:
     """FINDING rows of `partitions` -> `finding_kind`, `is_gone` and how many `segments` they are about."""
-    rows = findings.select("problem.finding_kind", "problem.message")
     is_gone = (F.col("finding_kind") == str(FindingKind.UNREADABLE_FILE)) & (F.col("message") == GONE)
-    return rows.groupBy("finding_kind", is_gone.alias("is_gone")).agg(F.count("*").alias("segments"))
+    return findings.groupBy("finding_kind", is_gone.alias("is_gone")).agg(F.count("*").alias("segments"))
 
 
 def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
@@ -153,7 +155,7 @@ def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], fin
     kinds = (FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"])
     outcome.take_findings(exit_code_of_kinds(kinds))
     if counts:
-        few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD).select("problem.*")
+        few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.findings += [
             Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()
         ]
@@ -164,15 +166,15 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
     rows = remote_log_segments.where((F.col("run") == run) & F.col("is_ours"))
     finished, has_failed = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name, F.col("error").isNotNull()
     counts = rows.agg(
-        F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
-        F.count_if(finished & (F.col("bytes") == 0)).alias("finished"),
-        F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
+        F.count_if(finished & (F.col("object_bytes") > 0)).alias("segments"),
+        F.count_if(finished & (F.col("object_bytes") == 0)).alias("finished"),
+        F.sum(F.when(finished, F.col("object_bytes")).otherwise(0)).alias("bytes"),
         *failures(has_failed),
     ).collect()[0]
     outcome.counts = replace(outcome.counts, segments_tiered=counts.segments, bytes_tiered=counts.bytes or 0)
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
-        failed = rows.where(has_failed).orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
+        failed = rows.where(has_failed).orderBy("topic", "partition", "base_offset").limit(MOST_TOLD)
         outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
 
 

@@ -112,7 +112,7 @@ class Damage:
     def behind(self, findings: Sequence[Finding]) -> Damage:
         """The same with findings before it, all of them."""
         counts = Counter(self.counts)
-        counts.update(finding.kind for finding in findings)
+        counts.update(finding.finding_kind for finding in findings)
         return replace(self, findings=[*findings, *self.findings], counts=counts)
 
 
@@ -148,8 +148,8 @@ def _of_folders(listed: DataFrame) -> DataFrame:
 def _of_segments(ends: DataFrame) -> DataFrame:
     return ends.where("finding_kind is not null").select(
         *SEGMENT_KEY,
-        F.col("finding_kind").alias("kind"),
+        "finding_kind",
         F.format_string("%s/%s-%d/%020d.log", "log_dir", "topic", "partition", "base_offset").alias("path"),
-        F.col("finding_position").alias("position"),
-        F.col("finding_message").alias("message"),
+        "position",
+        "message",
     )

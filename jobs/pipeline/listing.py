@@ -13,16 +13,16 @@ from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import of_batches
-from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.tables.remote_log_segments import (
     ATTEMPT_KEY,
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
+    STATE_COLUMNS,
     STATES,
     TOPIC_PARTITION,
 )
-from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, NOTHING_TOLD, SourceFolder, ToldOfPartition
+from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, NOTHING_TOLD, SourceFolder, ToldOfPartition
 
 FOLDERS_PER_TASK = 200
 
@@ -40,7 +40,7 @@ def folders(
     and no plan says so; each call gives a plan that equals no other.
     """
     rows = (SourceFolder(*each, told.get(each[1], NOTHING_TOLD)) for each in found)
-    table = pa.Table.from_batches([FOLDER_ROWS.batch(rows, FOLDERS)])
+    table = pa.Table.from_batches([FOLDER_ROWS.batch(rows)])
     is_of_its_own = F.lit(uuid.uuid4().hex).isNotNull()
     return (
         spark.createDataFrame(table)
@@ -105,8 +105,8 @@ def current(remote_log_segments: DataFrame) -> DataFrame:
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
     """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found; several of one, where replicas were listed."""
     rows = listed.where("topic_id is not null").selectExpr(*TOPIC_PARTITION, "inline(copies)")
-    names = schemas.REMOTE_LOG_SEGMENTS.names
-    values = {name: name for name in names if name not in ("error", *RECORDED)} | {"bytes": 0, "run": run}
+    values: dict[str, object] = {name: name for name in STATE_COLUMNS}
+    values |= {"object_bytes": 0, "rebuilt_indexes": "map()", "run": run}
     return rows.selectExpr(*schemas.columns_of(schemas.REMOTE_LOG_SEGMENTS, values))
 
 
@@ -124,14 +124,14 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     known = rows.select(*ATTEMPT_KEY, F.struct("*").alias("known"), place)
     both = found.unionByName(known, allowMissingColumns=True).groupBy(*ATTEMPT_KEY)
     attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
-    looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0")
+    looked_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
     starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
     # A copy of ours counted while nobody knew that another attempt has its claim.
     has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
         or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
         or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours))"""
     is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
-        and known.end_offset >= local_start"""
+        and known.next_base_offset > local_start"""
     gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
     row = F.when(F.expr(has_come), F.col("found")).when(F.expr(is_gone), gone).alias("row")
     return (
@@ -140,8 +140,5 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
-    """Rows of upload.tier_rows.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
-    rows = tiered.selectExpr(
-        "*", "true as is_ours", f"cast({run} as bigint) as run", "cast(null as boolean) as is_brokers"
-    )
-    return rows.select(*schemas.REMOTE_LOG_SEGMENTS.names)
+    """Rows of upload.tier_task.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
+    return tiered.withColumn("run", F.lit(run).cast("long"))

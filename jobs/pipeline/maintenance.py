@@ -50,7 +50,7 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
     # A replay that came to no end states no segments, and says nothing of any.
     stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
     replayed = stated.select(*PARTITION_KEY, F.col("run").alias("_replayed")).distinct()
-    there = stated.select(*PARTITION_KEY, F.col("offset").alias("base_offset"))
+    there = stated.select(*PARTITION_KEY, "base_offset")
     gone = (
         keys.join(replayed, on=list(PARTITION_KEY))
         .where("run < _replayed")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import by_key
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import FACT_OFFSET, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 from tiersnap.snapshot.tasks.replay_partition import ReplayPartition
@@ -65,7 +65,7 @@ def partition_input(
     decodes = decodes.where(f"not {is_below} or part = 0").withColumn("deltas", F.expr(f"if({is_below}, null, deltas)"))
     rows = [
         input_rows(ours, Source.LISTED, "0", "0", "listed", schemas.LISTED.names),
-        input_rows(facts, Source.FACTS, "offset", "part", "fact", schemas.PARTITIONS.names),
+        input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", schemas.PARTITIONS.names),
         input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
     ]
     if is_bounded:

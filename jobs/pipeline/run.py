@@ -190,7 +190,7 @@ class _Run:
         runs = changes.newest_runs(*map(self._warehouse.read, _NUMBERED))
         frames = [
             *(of_changes(changed), of_listing(listed), runs),
-            self._replicas.agg(F.count("forgotten").alias("forgetful"), F.count("remote_error").alias("unasked")),
+            self._replicas.agg(F.count("known").alias("forgetful"), F.count("error").alias("unasked")),
             *(rows.agg(F.count("*").alias(name)) for rows, name in ((differences, "differences"), (gone, "gone"))),
         ]
         totals = asked(frames)

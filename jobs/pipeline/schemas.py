@@ -9,6 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
 from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
@@ -33,12 +34,10 @@ LISTED = of_arrow(LISTED_ARROW)
 WANTED = of_arrow(WANTED_ARROW)
 UNREAD = of_arrow(UNREAD_ARROW)
 ANSWERED = of_arrow(ANSWERED_ARROW)
-SEGMENTS = of_arrow(schemas.SEGMENTS)
-PARTITIONS = of_arrow(schemas.PARTITIONS)
-REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
+TABLES = {name: of_arrow(schema) for name, schema in ARROW_TABLES.items()}
+SEGMENTS, PARTITIONS, REMOTE_LOG_SEGMENTS = (TABLES[name] for name in ("segments", "partitions", "remote_log_segments"))
 # What a run keeps of the partitions that it replays.
 CHANGED = of_arrow(pa.schema([*ANSWERED_ARROW, ("start_offset", pa.int64()), ("segment_count", pa.int64())]))
 PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
 JUDGED = of_arrow(JUDGED_ARROW)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)
-TABLES = {name: of_arrow(schema) for name, schema in schemas.TABLES.items()}

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
@@ -24,6 +23,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
     RiskTotals,
 )
 from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition
 from tiersnap.snapshot.units import count_of
 
@@ -71,7 +71,7 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
         .collect()[0]
         .asDict()
     )
-    tally = Tally(task.brokers[-1], **{name: totals[name] for name in TALLIED})
+    tally = Tally(**{name: totals[name] for name in TALLIED})
     names = [*SIMULATED.names, "partitions"]
     rows_of = [{name: row[name] for name in names} for row in found]
     outcome = SimulateOutcome(rows_of, tally, unlocated=totals["unlocated"])
@@ -136,8 +136,8 @@ def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> Sequence[Boundar
     worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
     place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
     order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
-    codec: RowCodec[BoundaryRow] | RowCodec[PartitionRow] = BOUNDARIES if boundaries else PARTITIONS
-    return [codec.of_row(row.asDict()) for row in rows.orderBy(*order).limit(limit).collect()]
+    kind: Rows[BoundaryRow] | Rows[PartitionRow] = BOUNDARIES if boundaries else PARTITIONS
+    return kind.read_dicts([row.asDict() for row in rows.orderBy(*order).limit(limit).collect()])
 
 
 def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:

@@ -46,9 +46,9 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str) -> DataFrame:
 
     Names stand in the place of codes; `now` is ms.
     """
-    is_recent = (F.col("max_timestamp") > now - RECENT_MS) & (F.col("max_timestamp") <= now)
+    is_recent = (F.col("largest_timestamp") > now - RECENT_MS) & (F.col("largest_timestamp") <= now)
     columns = {
-        "dated": F.when(F.col("max_timestamp") >= 0, F.col("max_timestamp")),
+        "dated": F.when(F.col("largest_timestamp") >= 0, F.col("largest_timestamp")),
         "recent": F.when(is_recent, F.col("size_bytes")).otherwise(0),
         "is_closed": F.col("next_base_offset").isNotNull(),
     }

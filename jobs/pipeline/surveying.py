@@ -20,7 +20,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.facts import FACT_OFFSET, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, Source
 
@@ -34,13 +34,11 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
         record_batches: None where nobody wrote the table.
     """
     facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in _KEPT]))
-    stated = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(
-        *PARTITION_KEY, F.col("offset").alias("base_offset"), "segment.size_bytes", "segment.modified_ns"
-    )
+    stated = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(*SEGMENT_KEY, "size_bytes", "modified_ns")
     # Not those that retention has deleted since: the table remembers them until `maintain`.
     decodes = newest(segments, SEGMENT_KEY).join(stated.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_semi")
     rows = [
-        input_rows(facts, Source.FACTS, "offset", "part", "fact", schemas.PARTITIONS.names),
+        input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", schemas.PARTITIONS.names),
         input_rows(decodes, Source.DECODES, "base_offset", "part", "decode", schemas.SEGMENTS.names),
     ]
     return united(rows if record_batches is None else [*rows, _headers(record_batches, stated)])

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.tables.facts import JUDGED, FactKind
+from tiersnap.snapshot.tables.facts import DELTAS, FACT_OFFSET, JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -36,12 +36,9 @@ _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> DataFrame:
     """Return rows of `schema` (tier_task.READY): JUDGED rows that are READY, with the sizes of their LISTED files."""
-    ready = judged.where(F.col("verdict") == str(Verdict.READY)).select(
-        *SEGMENT_KEY, "topic_id", "next_base_offset", "size_bytes", "max_timestamp",
-        F.col("snapshot").alias("verdict"), "copy.*",
-    )  # fmt: skip
-    # Not of partitions where nobody knows what remote storage holds.
-    files = listed_segments(listed.where("remote_error is null")).select(*SEGMENT_KEY, *_INDEXES)
+    ready = judged.where(F.col("verdict") == str(Verdict.READY))
+    # Leave out partitions whose remote log is not known.
+    files = listed_segments(listed.where("error is null")).select(*SEGMENT_KEY, *_INDEXES)
     return ready.join(files, on=list(SEGMENT_KEY)).select(*schema.names)
 
 
@@ -50,7 +47,7 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
 
     Not every row that is older: one behind a younger one would become visible before it.
     """
-    later = F.when(F.col("max_timestamp") >= until, F.col("base_offset"))
+    later = F.when(F.col("largest_timestamp") >= until, F.col("base_offset"))
     first_later = F.min(later).over(Window.partitionBy(*PARTITION_KEY))
     held = ready.withColumn("first_later", first_later)
     return held.where("first_later is null or base_offset < first_later").drop("first_later")
@@ -71,7 +68,7 @@ def tier(
     return by_key(ready, PARTITION_KEY, ["base_offset"], function, schemas.of_arrow(schema), tasks=tasks)
 
 
-_FACT = [name for name in schemas.PARTITIONS.names if name not in ("state", "problem")]
+_FACT = [name for name in schemas.PARTITIONS.names if name != DELTAS]
 
 
 def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKind]) -> DataFrame:
@@ -85,10 +82,10 @@ def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKi
 def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
     """The tables `partitions` and `remote_log_segments` -> JUDGED rows of the partitions `among` (PARTITION_KEY)."""
     facts = newest_facts(partitions, among, JUDGED)
-    replayed = facts.where(f"kind = '{FactKind.REPLAYED}'").select(*PARTITION_KEY, "replayed.topic_id")
+    replayed = facts.where(f"kind = '{FactKind.REPLAYED}'").select(*PARTITION_KEY, "topic_id")
     ours = replayed.join(current(copies), on=list(TOPIC_PARTITION))
-    known = input_rows(facts, Source.FACTS, "offset", "part", "fact", _FACT)
-    found = input_rows(ours, Source.COPIES, "start_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
+    known = input_rows(facts, Source.FACTS, FACT_OFFSET, "part", "fact", _FACT)
+    found = input_rows(ours, Source.COPIES, "base_offset", "0", "copy", schemas.REMOTE_LOG_SEGMENTS.names)
     return by_key(united([known, found]), PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)
 
 

@@ -65,7 +65,7 @@ def of_listing(listed: DataFrame) -> DataFrame:
     """LISTED -> one row of what is said of remote storage."""
     left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
     doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
-    return listed.agg(*failures(F.col("remote_error").isNotNull()), left, doubted)
+    return listed.agg(*failures(F.col("error").isNotNull()), left, doubted)
 
 
 def asked(frames: Iterable[DataFrame]) -> RunTotals:

@@ -6,23 +6,27 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.readiness.remote_check import CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
-from tiersnap.snapshot.tables.schemas import REMOTE_CHECKS
+from tiersnap.snapshot.readiness.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.rows import Int32, Rows
 
 _log = logging.getLogger(__name__)
 
-CHECKED = pa.schema([field for field in REMOTE_CHECKS if field.name != "run"])
-COMPARED = pa.struct([("offset", pa.int64()), ("crc", pa.int64())])
-_CODEC = RowCodec(RemoteCheck)
 _ROWS = 1_000
+
+
+class ComparedSnapshot(NamedTuple):
+    """The CRC-32C of a snapshot at an offset."""
+
+    offset: int
+    crc: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +35,23 @@ class PartitionToCheck:
 
     Attributes:
         known: the newest checks of its segments.
-        compared: offset and CRC of snapshots that a run compared with the log or computed.
+        compared: snapshots that a run compared with the log or computed.
     """
 
     topic: str
     topic_id: str
-    partition: int
-    known: tuple[RemoteCheck, ...] = ()
-    compared: tuple[tuple[int, int], ...] = ()
+    partition: Int32
+    known: tuple[RemoteCheck, ...] | None = None
+    compared: tuple[ComparedSnapshot, ...] | None = None
 
 
-_PARTITIONS = RowCodec(PartitionToCheck, structs={"known": _CODEC}, pairs={"compared": COMPARED})
+_PARTITIONS = Rows(PartitionToCheck)
 TO_CHECK = _PARTITIONS.schema
 
 
 @dataclass(frozen=True)
 class CheckTask:
-    """TO_CHECK rows -> CHECKED rows."""
+    """TO_CHECK rows -> rows of RemoteCheck."""
 
     location: RemoteLocation
     asked: CheckRequest
@@ -57,10 +61,10 @@ class CheckTask:
         for partition in _PARTITIONS.read(batches):
             checks = self._checks(partition)
             while some := list(islice(checks, _ROWS)):
-                yield _CODEC.batch(some, CHECKED)
+                yield CHECKS.batch(some)
 
     def _checks(self, partition: PartitionToCheck) -> Iterator[RemoteCheck]:
-        known, compared = {each.segment_id: each for each in partition.known}, dict(partition.compared)
+        known, compared = {each.segment_id: each for each in partition.known or ()}, dict(partition.compared or ())
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:
             yield from PartitionCheck(self.location, of, self.asked, known, None, compared).checks()

@@ -80,7 +80,7 @@ def read_log(
         runs, end = fold_segment(LOCAL, segment, cuts=cuts, on_rows=on_rows)
         if end.finding is not None:
             raise CorruptDataError(
-                f"log: {end.finding.kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
+                f"log: {end.finding.finding_kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
             )
         faults = [
             f"log: the batch at {each.base_offset} was written under leader epoch {each.written}, not {each.told}"

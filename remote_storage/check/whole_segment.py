@@ -221,7 +221,7 @@ class WholeSegmentCheck:
     ) -> Told:
         """Compare a snapshot with the best that there is."""
         local = self.local.snapshots.get(copy.segment_id)
-        if local is not None and local.strict in _CONCLUSIVE:
+        if local is not None and local.compared in _CONCLUSIVE:
             return self._by(local, ComparedWith.LOCAL_LOG)
         if self.compared.get(copy.end_offset) == crc32c(data):
             return Told(RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE)

@@ -138,10 +138,10 @@ class Collection:
         partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
         logs = {segment.log.path for segment in partition.segments}
         for finding in partition.findings:
-            if finding.kind is FindingKind.PERMISSION_DENIED or finding.path == path:
-                raise _unread(finding.path, finding.kind, finding.message)
+            if finding.finding_kind is FindingKind.PERMISSION_DENIED or finding.path == path:
+                raise _unread(finding.path, finding.finding_kind, finding.message)
             # It stays no regular file, however often it is tried; without it the log would have a hole.
-            if finding.kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
+            if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
                 raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
         return plan_partition(
             self.uri,
@@ -196,12 +196,12 @@ class Collection:
 
     def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
         finding = end.finding
-        if finding is not None and finding.kind in _UNREAD:
+        if finding is not None and finding.finding_kind in _UNREAD:
             if self.log_dir.filesystem.is_gone(segment.log.path):
                 raise _MovedError(
                     f"{segment.log.path} was deleted while it was to be read", hint="run the same command again"
                 )
-            raise _unread(segment.log.path, finding.kind, finding.message)
+            raise _unread(segment.log.path, finding.finding_kind, finding.message)
 
     def _snapshot(self, file: FileRef) -> bytes:
         if file.size > SMALL_FILE_BYTES:

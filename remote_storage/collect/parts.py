@@ -10,8 +10,8 @@ from tiersnap.snapshot.collected.listing import CollectedDecode
 from tiersnap.snapshot.collected.marker import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
-from tiersnap.snapshot.tables.decodes import SegmentFile, StoredDecode, decode_batch
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS, to_batch
+from tiersnap.snapshot.tables.decodes import SEGMENTS, SegmentFile, StoredDecode, decode_batch
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, to_batch
 
 # Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.
 MOST_DELTA_BYTES = 32 << 20
@@ -52,9 +52,9 @@ class DecodePart:
 
     def add(self, file: SegmentFile, end: SegmentEnd, runs: list[Run]) -> None:
         """Take the decode of a segment."""
-        rows = decode_batch([(StoredDecode(end, file, run=0), runs)])
+        rows = decode_batch([(StoredDecode(file, end, run=0), runs)])
         self._rows.write(rows)
-        self._log_bytes += end.size
+        self._log_bytes += end.total_bytes
         self._delta_bytes += rows.nbytes
         self.decodes[file.base_offset] = CollectedDecode(
             file.base_offset,

@@ -33,7 +33,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteSegmentState
 from tiersnap.snapshot.replay.remote_state import RemoteState
 
 
@@ -111,10 +111,10 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
         segment.segment_id,
         segment.start_offset,
         segment.end_offset,
+        RemoteSegmentState.COPY_SEGMENT_FINISHED if is_done else RemoteSegmentState.COPY_SEGMENT_STARTED,
         segment.metadata.segment_size,
         segment.metadata.max_timestamp,
         segment.leader_epochs,
-        is_done,
         segment.written_at,
         is_ours=not is_done,
         is_brokers=segment.is_brokers,

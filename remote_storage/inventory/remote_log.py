@@ -25,6 +25,7 @@ from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment, Cla
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition
@@ -130,7 +131,9 @@ class RemoteLog:
             runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
         if end.finding is not None:
             name = self.location.log_uri(copy.metadata)
-            raise CorruptDataError(f"{name}: {end.finding.kind} at byte {end.finding.position}: {end.finding.message}")
+            raise CorruptDataError(
+                f"{name}: {end.finding.finding_kind} at byte {end.finding.position}: {end.finding.message}"
+            )
         for run in runs:
             if first <= run.start_offset < last:
                 fold.combine(run.deltas)
@@ -167,7 +170,7 @@ def metadata_of(
         broker_id=-1,
         max_timestamp=-1,
         event_timestamp=0,
-        segment_leader_epochs=((0, start_offset),),
+        segment_leader_epochs=(LeaderEpoch(0, start_offset),),
         segment_size=1,
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )

@@ -97,14 +97,14 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
         copies: finished ones, those to be asked first in front.
     """
     for copy in copies:
-        segment = ClaimedSegment(partition, copy.start_offset, copy.leader_epochs[-1][0])
+        segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
         try:
             snapshot = vouched_snapshot(read_claim(store, segment), copy.segment_id)
         except CorruptDataError:
             continue
         if snapshot is not None:
             provenance = Provenance(snapshot.provenance)
-            return ClaimedStart(copy.end_offset, copy.segment_id, copy.start_offset, snapshot.crc32c, provenance)
+            return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, snapshot.crc32c, provenance)
     return None
 
 
@@ -115,14 +115,14 @@ def read_start(location: RemoteLocation, partition: TopicIdPartition, start: Cla
         SnapshotChangedError: it is gone; the next look may find another start.
         CorruptDataError: it is another one than the claim says.
     """
-    metadata = metadata_of(partition, start.segment_id, start.segment_start_offset, start.offset)
+    metadata = metadata_of(partition, start.segment_id, start.segment_base_offset, start.snapshot_offset)
     name = f"{location.log_uri(metadata)}: producer snapshot"
     try:
         data = location.layout.fetch_index(location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
     except ObjectNotFoundError as error:
         raise SnapshotChangedError(
-            f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.offset, at=""
+            f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.snapshot_offset, at=""
         ) from error
-    if why := differs_from_claim(data, start.crc32c):
+    if why := differs_from_claim(data, start.snapshot_crc32c):
         raise CorruptDataError(f"{name} {why}", hint=f"tiersnap verify --remote {shlex.quote(location.store.uri)}")
     return data

@@ -25,8 +25,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.formats.compression import first_bytes, pieces
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.units import count_of
 
 MAX_CHUNK_SIZE = (1 << 30) - 1

@@ -28,9 +28,9 @@ from tiersnap.remote_storage.layouts.chunk_index import MAX_CHUNK_SIZE, MAX_FILE
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
-from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.units import count_of, human_bytes
 
 NAMES = {
@@ -220,7 +220,7 @@ def _read_metadata(found: _Metadata, size: int) -> RemoteLogSegmentMetadata:
 
 
 def _leader_epochs(found: Mapping[str, int], start: int, end: int) -> LeaderEpochs:
-    epochs = sorted((int(epoch), first) for epoch, first in found.items())
+    epochs = sorted(LeaderEpoch(int(epoch), first) for epoch, first in found.items())
     if any(epoch >= 1 << 31 or first < start for epoch, first in epochs):
         raise ValueError(f"leader epochs {epochs[:4]} of a segment from {start} on")
     if (epochs[-1:] and epochs[-1][1] > end) or any(after[1] < before[1] for before, after in pairwise(epochs)):

@@ -218,7 +218,7 @@ def upload_right(job: TierJob, segment: PlannedSegment) -> str | None:
         raise ended.lost.error
     last = ended.events[-1]
     if last.error is not None:
-        raise last.error.error
+        raise last.error.raised
     return last.segment_id
 
 

@@ -203,7 +203,9 @@ class RightSegments:
     ) -> tuple[Sequence[Run], SegmentEnd]:
         runs, told = fold_segment(log.filesystem, segment)
         if (finding := told.finding) is not None:
-            raise not_rebuilt(record, f"log: {finding.kind} at byte {max(finding.position, 0)}: {finding.message}")
+            raise not_rebuilt(
+                record, f"log: {finding.finding_kind} at byte {max(finding.position, 0)}: {finding.message}"
+            )
         return runs, told
 
     # Witnesses of the log.

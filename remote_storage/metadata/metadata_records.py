@@ -57,6 +57,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     uuid_text,
 )
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.flexible_encoding import FlexibleReader, compact_bytes, compact_length, unsigned_varint
 
 METADATA_TOPIC = "__remote_log_metadata"
@@ -182,7 +183,7 @@ def _decode_segment(reader: FlexibleReader) -> SegmentRecord:
     epochs = []
     for _ in range(reader.compact_length() or 0):
         epoch, start = reader.take(">iq")
-        epochs.append((epoch, start))
+        epochs.append(LeaderEpoch(epoch, start))
         reader.tags()
     (size,) = reader.take(">i")
     custom_metadata = reader.compact_bytes()

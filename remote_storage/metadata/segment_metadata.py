@@ -31,7 +31,8 @@ from enum import IntEnum
 from itertools import pairwise
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, is_topic_name
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs, is_topic_name
+from tiersnap.snapshot.rows import Int32
 
 _SHOWN = 80  # characters of what somebody else wrote, in an error
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
@@ -91,7 +92,7 @@ class TopicIdPartition:
 
     topic: str
     topic_id: str | None
-    partition: int
+    partition: Int32
 
     def __post_init__(self) -> None:
         if not is_topic_name(self.topic):
@@ -183,7 +184,7 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
     """Return why `segment` is not in the lineage, in words for a person; "" if it is."""
     end = segment.end_offset + 1
     epochs = _without_empty(epochs_in_range(segment.segment_leader_epochs, log_start_offset, end), end)
-    epochs = tuple((epoch, max(start, segment.start_offset)) for epoch, start in epochs)
+    epochs = tuple(LeaderEpoch(epoch, max(start, segment.start_offset)) for epoch, start in epochs)
     if not epochs:
         return f"it ends before the log start {log_start_offset}"
     ends = [start for _, start in epochs[1:]] + [end]
@@ -230,17 +231,17 @@ def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
     return tuple(entry for entry, following in zip(epochs, starts, strict=True) if entry[1] < following)
 
 
-def epochs_in_range(epochs: Iterable[tuple[int, int]], start: int, end: int) -> LeaderEpochs:
+def epochs_in_range(epochs: Iterable[LeaderEpoch], start: int, end: int) -> LeaderEpochs:
     """The (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
 
     Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
     """
     below = [entry for entry in epochs if entry[1] < end]
-    before = [(epoch, start) for epoch, first in below if first <= start]
+    before = [LeaderEpoch(epoch, start) for epoch, first in below if first <= start]
     return (*before[-1:], *(entry for entry in below if entry[1] > start))
 
 
-def without_empty(epochs: Iterable[tuple[int, int]]) -> LeaderEpochs:
+def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:
     """The entries without those under which nothing was written: the next one begins at the same offset.
 
     A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundErr
 from tiersnap.remote_storage.metadata.segment_metadata import UUID_PATTERN
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import Decode, read_twice_if_damaged
-from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)

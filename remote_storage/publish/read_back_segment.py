@@ -24,6 +24,7 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.encoded_batch import encode_batch
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
@@ -76,6 +77,6 @@ class NonceSegment:
                 next_base_offset=self.count,
                 max_timestamp=self.timestamp,
                 log=SourceFile(LOCAL, str(log), len(batch)),
-                leader_epochs=((self.leader_epoch, 0),),
+                leader_epochs=(LeaderEpoch(self.leader_epoch, 0),),
                 producer_snapshot=TrustedSnapshot(self.count, no_producers, Provenance.COMPUTED),
             )

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, O
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range
 from tiersnap.remote_storage.restore.request import LeftOutCopy
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
 from tiersnap.snapshot.units import count_of
 
 _MOST_GAPS_NAMED = 10
@@ -199,7 +199,7 @@ def _preference(interval: LogPiece, at: int) -> tuple[bool, bool, int, int, str]
 def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
     """The lineage within the pieces, and below its beginning what the pieces themselves say."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
-    entries: list[tuple[int, int]] = []
+    entries: list[LeaderEpoch] = []
     for piece in pieces:
         stop = min(piece.end_offset, lineage[0][1])
         if piece.start_offset < stop:

@@ -11,8 +11,8 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SweptPartition:
     failure: str | None
 
 
-_LEFT_ROWS = RowCodec(SweepablePartition, parts={"partition": RowCodec(TopicIdPartition)})
-_SWEPT_ROWS = RowCodec(SweptPartition)
+_LEFT_ROWS = Rows(SweepablePartition)
+_SWEPT_ROWS = Rows(SweptPartition)
 LEFT, SWEPT = _LEFT_ROWS.schema, _SWEPT_ROWS.schema
 
 

@@ -13,14 +13,14 @@ from itertools import accumulate
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
-from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
+from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 
 _log = logging.getLogger(__name__)
 
@@ -71,11 +71,11 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
     except TiersnapError as error:
         return job.event(segment, error=error)
     holder = found[0].holder
-    event = job.event(segment, segment_id=holder.segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+    event = job.event(segment, segment_id=holder.segment_id, state=RemoteSegmentState.COPY_SEGMENT_FINISHED)
     # A task that is begun again counts what it sent before: those rows were lost with its worker.
     if holder.run_id != job.tierer.run_id:
         return event
-    return replace(event, bytes=same[holder.segment_id].objects.stored)
+    return replace(event, object_bytes=same[holder.segment_id].objects.stored)
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:

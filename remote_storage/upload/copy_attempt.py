@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ObjectChangedError
 from tiersnap.remote_storage.inventory.complete import check_layout, complete_segments
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
@@ -22,9 +22,10 @@ from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
-from tiersnap.remote_storage.upload.tier_job import CopyEvent, TierJob
+from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.uploader import SegmentCopy, delete_copy
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class CopyAttempt:
 
     def complete(self, look: Callable[[], None]) -> Ended:
         """Make the copy visible, and finish the claim; `look` says how `self.look` ended."""
-        job, started = self.job, self._event(SegmentState.COPY_SEGMENT_STARTED)
+        job, started = self.job, self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         try:
             with self.copy.undone_on_error():
                 look()
@@ -91,13 +92,13 @@ class CopyAttempt:
             job.known.add(self.claimed.holder.segment_id, *self.copy.shown)
         for each in self.superseded:
             delete_copy(job.location, each)  # what is left goes with the leftovers
-        done = self._event(SegmentState.COPY_SEGMENT_FINISHED)
-        return Ended((started, replace(done, bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
+        done = self._event(RemoteSegmentState.COPY_SEGMENT_FINISHED)
+        return Ended((started, replace(done, object_bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
     def failed(self, error: TiersnapError) -> Ended:
         """End an attempt whose copy was undone: its claim is given up, or is another attempt's."""
         left = bool(error.attrs.get("left_behind"))
-        started = self._event(SegmentState.COPY_SEGMENT_STARTED)
+        started = self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
             with suppress(TiersnapError):
                 claim_protocol.put_again(self.job.store, self.claimed)
@@ -131,11 +132,13 @@ class CopyAttempt:
         return Lost(error, time.monotonic() - self.began)
 
     def _undone(self, error: TiersnapError | None, *, left: bool) -> Iterator[CopyEvent]:
-        steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
+        steps = [RemoteSegmentState.DELETE_SEGMENT_STARTED] + (
+            [] if left else [RemoteSegmentState.DELETE_SEGMENT_FINISHED]
+        )
         for state in steps:
             yield self._event(state, error if state is steps[-1] else None)
 
-    def _event(self, state: SegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
+    def _event(self, state: RemoteSegmentState | None, error: TiersnapError | None = None) -> CopyEvent:
         return self.job.event(self.segment, segment_id=self.claimed.holder.segment_id, state=state, error=error)
 
 

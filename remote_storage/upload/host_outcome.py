@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
-from tiersnap.remote_storage.upload.tier_job import CopyEvent
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all, may_be_tiered
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import ReplayOptions
+from tiersnap.snapshot.replay.remote_listing import CopyEvent
 from tiersnap.snapshot.report.run_info import RunCounts
 
 
@@ -50,7 +50,7 @@ class HostOutcome:
     @property
     def copies_finished(self) -> int:
         """Copies that other attempts had made, and that count since: nothing was sent for them."""
-        return sum(not event.bytes for event in self.copied)
+        return sum(not event.object_bytes for event in self.copied)
 
     @property
     def encryption(self) -> Counter[str]:
@@ -66,7 +66,7 @@ class HostOutcome:
     @property
     def counts(self) -> RunCounts:
         """Return the counts of what this run wrote; a copy that was finished without a byte is not counted."""
-        sent = [event.bytes for event in self.copied if event.bytes]
+        sent = [event.object_bytes for event in self.copied if event.object_bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
             snapshots_mended=sum(each.snapshots_mended for each in self.partitions),

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.retire.partition_leftovers import sweep_partition
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
-from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, told_forgotten
@@ -34,7 +34,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.remote_listing import Encryption, PlaceDoubt, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, Encryption, PlaceDoubt, RemoteListing
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
@@ -159,8 +159,8 @@ class HostTier:
         coverage = remote.coverage(partition.leader_epochs, found.facts.log_end_offset)
         judged = policy.judge(found.facts, partition.partition, found.segments, found.reached, coverage)
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
-        errors = [RecordedError.of(each, told_at(partition, each)).error for each in replayed.errors]
-        remote_error = None if listing.remote_error is None else listing.remote_error.error
+        errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
+        remote_error = None if listing.remote_error is None else listing.remote_error.raised
         errors += [] if remote_error is None else [remote_error]
         return HostPartition(
             uri,
@@ -213,7 +213,7 @@ class HostTier:
         ):
             done.events.append(event)
             if event.error is not None:
-                done.errors.append(event.error.error)
+                done.errors.append(event.error.raised)
             elif event.is_in_remote_storage:
-                number = by_base[event.start_offset]
+                number = by_base[event.base_offset]
                 done.segments[number] = done.segments[number].as_tiered()

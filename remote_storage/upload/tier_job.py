@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -12,7 +12,6 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
-    SegmentState,
     TopicIdPartition,
     new_segment_id,
 )
@@ -22,47 +21,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.snapshot.errors import IncompleteBundleError, RecordedError, TiersnapError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-
-
-@dataclass(frozen=True, slots=True)
-class CopyEvent:
-    """One step of one segment.
-
-    Attributes:
-        end_offset: exclusive.
-        segment_id: of the attempt, or of the copy that is there; None where there is neither.
-        max_timestamp: ms.
-        leader_epochs: (epoch, first offset in the segment).
-        state: that was entered; None where none was: somebody else's copy, or an error.
-        event_timestamp: ms.
-        bytes: of all objects that were sent and are there.
-        rebuilt_indexes: why an index is not the broker's, by its name.
-        error: the last event of a partition.
-    """
-
-    partition: TopicIdPartition
-    start_offset: int
-    end_offset: int
-    segment_size: int
-    max_timestamp: int
-    leader_epochs: LeaderEpochs
-    event_timestamp: int
-    segment_id: str | None = None
-    state: SegmentState | None = None
-    error: RecordedError | None = None
-    bytes: int = 0
-    rebuilt_indexes: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether a copy of ours is finished since."""
-        return self.state is SegmentState.COPY_SEGMENT_FINISHED
-
-    @property
-    def is_in_remote_storage(self) -> bool:
-        """Return whether the segment is in remote storage, whoever copied it."""
-        return self.error is None and (self.state is None or self.is_finished)
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,20 +111,22 @@ class TierJob:
         segment: PlannedSegment,
         *,
         segment_id: str | None = None,
-        state: SegmentState | None = None,
+        state: RemoteSegmentState | None = None,
         error: TiersnapError | None = None,
     ) -> CopyEvent:
         """Return an event of a segment, as of now."""
         message = "" if error is None else f"{self.partition} segment {segment.base_offset}: {error.message}"
         return CopyEvent(
-            self.partition,
-            segment.base_offset,
-            segment.next_base_offset,
-            segment.log.size,
-            segment.max_timestamp,
-            segment.segment_leader_epochs,
-            self.tierer.now,
-            segment_id,
-            state,
-            None if error is None else RecordedError.of(error, message),
+            topic=self.partition.topic,
+            topic_id=self.partition.topic_id or "",
+            partition=self.partition.partition,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            size_bytes=segment.log.size,
+            largest_timestamp=segment.max_timestamp,
+            leader_epochs=segment.segment_leader_epochs,
+            written_at=self.tierer.now,
+            segment_id=segment_id,
+            state=state,
+            error=None if error is None else RecordedError.of(error, message),
         )

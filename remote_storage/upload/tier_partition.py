@@ -26,13 +26,14 @@ from tiersnap.remote_storage.upload.copy_attempt import Lost
 from tiersnap.remote_storage.upload.segments_in_flight import Ahead
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots
-from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer, TierJob
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
+from tiersnap.snapshot.replay.remote_listing import CopyEvent
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
@@ -178,11 +179,11 @@ def _snapshot(filesystem: FileSystem, folder: str, judged: JudgedSnapshot, kept:
     assert found is not None, "READY without a snapshot"
     provenance = judged.provenance or Provenance.BROKER
     if judged.is_object and found.stored is not None:
-        data, key = kept.of(found.stored.key), found.stored.key
+        data, key = kept.of(found.stored.object_key), found.stored.object_key
         return SnapshotSource(
             offset=found.offset,
             provenance=provenance,
-            crc32c=found.stored.crc32c,
+            crc32c=found.stored.object_crc32c,
             data=data,
             object_key=key if data is None else None,
         )
@@ -190,9 +191,9 @@ def _snapshot(filesystem: FileSystem, folder: str, judged: JudgedSnapshot, kept:
         offset=found.offset,
         provenance=provenance,
         verdict=judged.verdict,
-        comparison=found.comparison.strict,
-        crc32c=found.file.crc32c,
-        file=SourceFile(filesystem, f"{folder}/{file_name(found.offset)}", found.file.size or 0),
+        comparison=found.comparison.compared,
+        crc32c=found.file.file_crc32c,
+        file=SourceFile(filesystem, f"{folder}/{file_name(found.offset)}", found.file.file_bytes or 0),
     )
 
 

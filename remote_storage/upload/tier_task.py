@@ -8,106 +8,70 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
-from tiersnap.remote_storage.upload.tier_job import CopyEvent, Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.snapshot.codecs import RowCodec
-from tiersnap.snapshot.errors import RecordedError
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
+from tiersnap.snapshot.tables.readiness import CopyPlan, JudgedSegment
+from tiersnap.snapshot.tables.remote_log_segments import EVENTS, REMOTE_LOG_SEGMENTS
 
-# A row is an event; `end_offset` is inclusive, as KIP-405 has it.
-TIERED_ROWS = RowCodec(
-    CopyEvent,
-    columns={"segment_size": "segment_size_bytes"},
-    pairs={"leader_epochs": LEADER_EPOCH},
-    shifted={"end_offset": -1},
-    values={"state": {state: state.name for state in SegmentState}},
-    parts={
-        "partition": RowCodec(TopicIdPartition),
-        "error": RowCodec(RecordedError, columns={"message": "error"}),
-    },
-    absent={"is_transient": False},
-)
-TIERED = TIERED_ROWS.schema
+TIERED = REMOTE_LOG_SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)
 class ReadySegment:
-    """One READY segment, with what was recorded of it: a row of READY.
+    """A READY segment with the sizes of its index files: a row of READY."""
 
-    Attributes:
-        digest: "" for a segment that needed no decode.
-        open_transactions: at base_offset; None where nobody knows.
-        provenance: of the snapshot at next_base_offset; like `verdict` to `object_crc`.
-        file_bytes, file_crc: of the broker's file.
-        object_key: of the object that was computed; None for the broker's file.
-    """
-
-    log_dir: str
-    topic: str
-    topic_id: str | None
-    partition: int
-    cluster_id: str | None
-    base_offset: int
-    next_base_offset: int
-    size_bytes: int
-    max_timestamp: int
-    digest: str | None
+    judged: JudgedSegment
     offset_index_bytes: int | None
     time_index_bytes: int | None
     transaction_index_bytes: int | None
-    leader_epochs: LeaderEpochs | None
-    open_transactions: tuple[tuple[int, int], ...] | None
-    provenance: Provenance
-    verdict: SnapshotVerdict | None
-    comparison: SnapshotVerdict | None
-    file_bytes: int | None
-    file_crc: int | None
-    object_key: str | None
-    object_crc: int | None
 
     def planned(self) -> PlannedSegment:
         """Return the segment as tier_partition takes it."""
-        filesystem, folder = partition_folder(self.log_dir, self.topic, self.partition)
-        stem = f"{folder}/{self.base_offset:020d}"
+        segment, copy = self.judged.verdict, self.judged.copy
+        assert copy is not None and segment.next_base_offset is not None, "not READY"
+        filesystem, folder = partition_folder(segment.log_dir, segment.topic, segment.partition)
+        stem = f"{folder}/{segment.base_offset:020d}"
         return PlannedSegment(
-            base_offset=self.base_offset,
-            next_base_offset=self.next_base_offset,
-            max_timestamp=self.max_timestamp,
-            log=SourceFile(filesystem, f"{stem}.log", self.size_bytes),
-            leader_epochs=self.leader_epochs or (),
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            max_timestamp=segment.largest_timestamp,
+            log=SourceFile(filesystem, f"{stem}.log", segment.size_bytes),
+            leader_epochs=copy.leader_epochs or (),
             offset_index=_file(filesystem, f"{stem}.index", self.offset_index_bytes),
             time_index=_file(filesystem, f"{stem}.timeindex", self.time_index_bytes),
             transaction_index=_file(filesystem, f"{stem}.txnindex", self.transaction_index_bytes),
-            open_transactions=self.open_transactions,
-            header_digest=self.digest or None,
-            snapshot=self._snapshot(filesystem, folder),
+            open_transactions=copy.open_transactions,
+            header_digest=copy.digest or None,
+            snapshot=_snapshot(filesystem, folder, segment.next_base_offset, segment.snapshot, copy),
         )
 
-    def _snapshot(self, filesystem: FileSystem, folder: str) -> SnapshotSource:
-        offset, provenance = self.next_base_offset, self.provenance
-        if self.object_key is not None:
-            return SnapshotSource(
-                offset=offset, provenance=provenance, crc32c=self.object_crc, object_key=self.object_key
-            )
+
+def _snapshot(
+    filesystem: FileSystem, folder: str, offset: int, verdict: SnapshotVerdict, copy: CopyPlan
+) -> SnapshotSource:
+    if copy.object_key is not None:
         return SnapshotSource(
-            offset=offset,
-            provenance=provenance,
-            verdict=self.verdict,
-            comparison=self.comparison,
-            crc32c=self.file_crc,
-            file=_file(filesystem, f"{folder}/{file_name(offset)}", self.file_bytes),
+            offset=offset, provenance=copy.provenance, crc32c=copy.object_crc32c, object_key=copy.object_key
         )
+    return SnapshotSource(
+        offset=offset,
+        provenance=copy.provenance,
+        verdict=verdict,
+        comparison=copy.comparison,
+        crc32c=copy.file.file_crc32c,
+        file=_file(filesystem, f"{folder}/{file_name(offset)}", copy.file.file_bytes),
+    )
 
 
-_READY_ROWS = RowCodec(ReadySegment, pairs={"leader_epochs": LEADER_EPOCH, "open_transactions": OPEN_TRANSACTION})
+_READY_ROWS = Rows(ReadySegment)
 READY = _READY_ROWS.schema
 
 
@@ -123,10 +87,11 @@ class TierTask:
         ready = list(_READY_ROWS.read(batches))
         if not ready:
             return
-        first, planned = ready[0], [each.planned() for each in ready]
+        planned, first, copy = [each.planned() for each in ready], ready[0].judged.verdict, ready[0].judged.copy
         partition = TopicIdPartition(first.topic, first.topic_id, first.partition)
-        for event in tier_partition(self.location, partition, planned, self.tierer, cluster_id=first.cluster_id):
-            yield TIERED_ROWS.batch([event])
+        cluster_id = None if copy is None else copy.cluster_id
+        for event in tier_partition(self.location, partition, planned, self.tierer, cluster_id=cluster_id):
+            yield EVENTS.batch([event])
 
 
 def _file(filesystem: FileSystem, path: str, size: int | None) -> SourceFile | None:

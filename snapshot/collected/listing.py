@@ -13,27 +13,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
-from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition, ListedSegment
+from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment
 from tiersnap.snapshot.tables.schemas import schema_of
 
-VERSION = 4
+VERSION = 5
 _VERSION_KEY = b"tiersnap.collected"
 _ANEW = "give an empty folder as --to and collect again"
-
-# Remote storage is asked by who reads it.
-_OF_READER = (
-    "encryption",
-    "encrypted_by",
-    "lacks_beginning",
-    "forgotten",
-    "leftover_count",
-    "leader_stable",
-    "leader_high_watermark",
-    "error_type",
-    "hint",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +76,8 @@ class _Stored:
     superseded: tuple[_Superseded, ...]
 
 
-_STORED_ROWS = RowCodec(_Stored, structs={"decodes": RowCodec(CollectedDecode)}, parts={"listed": LISTED_ROWS})
-COLLECTED = schema_of(
-    *(each for each in _STORED_ROWS.schema if each.name not in _OF_READER),
-    metadata={_VERSION_KEY: str(VERSION).encode()},
-)
+_STORED_ROWS = Rows(_Stored)
+COLLECTED = schema_of(*_STORED_ROWS.schema, metadata={_VERSION_KEY: str(VERSION).encode()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +107,7 @@ class Listing:
         superseded = tuple(_Superseded(*each) for each in sorted(self.superseded.items()))
         stored = _Stored(self.listed, tuple(decode for _, decode in sorted(self.decodes.items())), superseded)
         sink = pa.BufferOutputStream()
-        table = pa.Table.from_batches([_STORED_ROWS.batch([stored], COLLECTED)])
+        table = pa.Table.from_batches([_STORED_ROWS.batch([stored])]).cast(COLLECTED)
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
         return bytes(sink.getvalue())
 

@@ -19,9 +19,9 @@ from enum import StrEnum
 
 import msgspec
 
-from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.log.log_dir import COLLECTED, split_folder_name
 
 VERSION = 1

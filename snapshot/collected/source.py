@@ -19,8 +19,9 @@ from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Partition, split_folder_name
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ import binascii
 import re
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import NamedTuple
 
 from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.rows import Int32
 from tiersnap.snapshot.units import count_of
 
 _VERSION = "0"
@@ -35,7 +37,16 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHOWN = 40
 
 TopicPartition = tuple[str, int]
-LeaderEpochs = tuple[tuple[int, int], ...]
+
+
+class LeaderEpoch(NamedTuple):
+    """A leader epoch and the first offset that it wrote."""
+
+    epoch: Int32
+    start_offset: int
+
+
+LeaderEpochs = tuple[LeaderEpoch, ...]
 
 
 def _entries(text: str, fields: int, name: str) -> list[list[str]]:
@@ -84,13 +95,15 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
         CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
     """
     entries = _entries(text, 2, name)
-    epochs = tuple((_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
+    epochs = tuple(LeaderEpoch(_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
     for entry in epochs:
         if min(entry) < 0:
-            raise CorruptCheckpointError(f"{name}: entry {entry}, expected no epoch and no offset below 0")
+            raise CorruptCheckpointError(f"{name}: entry {tuple(entry)}, expected no epoch and no offset below 0")
     for before, after in pairwise(epochs):
         if after[0] <= before[0] or after[1] < before[1]:
-            raise CorruptCheckpointError(f"{name}: entry {after} after {before}, expected ascending epochs and offsets")
+            raise CorruptCheckpointError(
+                f"{name}: entry {tuple(after)} after {tuple(before)}, expected ascending epochs and offsets"
+            )
     return epochs
 
 

@@ -41,5 +41,5 @@ def wrong_name(name: str, path: str) -> Finding | None:
 
 def is_of_running_cleaner(filesystem: FileSystem, finding: Finding) -> bool:
     """Return whether a finding of `wrong_name` is a compaction that is under way: a broker runs on the directory."""
-    is_unfinished = finding.kind is FindingKind.UNFINISHED_SWAP
+    is_unfinished = finding.finding_kind is FindingKind.UNFINISHED_SWAP
     return is_unfinished and filesystem.is_local and is_in_use(Path(finding.path).parent.parent)

@@ -55,23 +55,28 @@ GONE = os.strerror(errno.ENOENT)
 class Finding:
     """One damaged place."""
 
-    kind: FindingKind
+    finding_kind: FindingKind
     path: str
     position: int  # byte position in the file, -1 when the whole file is meant
     message: str
 
     def __str__(self) -> str:
         where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
-        return f"{self.kind}: {where}: {self.message}"
+        return f"{self.finding_kind}: {where}: {self.message}"
 
     @property
     def is_gone(self) -> bool:
         """Return whether the file was deleted since it was listed, which is no damage."""
-        return self.kind is FindingKind.UNREADABLE_FILE and self.message == GONE
+        return self.finding_kind is FindingKind.UNREADABLE_FILE and self.message == GONE
 
     def as_dict(self) -> dict[str, object]:
         """The finding as plain data."""
-        return {"kind": str(self.kind), "path": self.path, "position": self.position, "message": self.message}
+        return {
+            "finding_kind": str(self.finding_kind),
+            "path": self.path,
+            "position": self.position,
+            "message": self.message,
+        }
 
 
 def unreadable(path: str, error: OSError) -> Finding:
@@ -96,7 +101,7 @@ def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
 
     What is gone meanwhile does not count.
     """
-    return exit_code_of_kinds(finding.kind for finding in findings if not finding.is_gone)
+    return exit_code_of_kinds(finding.finding_kind for finding in findings if not finding.is_gone)
 
 
 def exit_code_of_kinds(kinds: Iterable[FindingKind]) -> ExitCode:

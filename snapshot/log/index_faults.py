@@ -28,7 +28,7 @@ def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -
     """
     if segment.is_active or end.finding is not None:
         return ()
-    extent = SegmentExtent(segment.base_offset, end.last_offset, end.size, end.max_timestamp)
+    extent = SegmentExtent(segment.base_offset, end.last_offset, end.total_bytes, end.max_timestamp)
     faults = (
         (name, fault_of_order(name, data, extent))
         for name, ref in _indexes(segment)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
 from tiersnap.snapshot.log.file_names import LARGEST_OFFSET
 from tiersnap.snapshot.log.file_system import FileSystem
 
@@ -64,7 +64,7 @@ def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, re
             the same epoch.
     """
     firsts = [None if reads_all else _first(filesystem, each.log.path) for each in segments]
-    found: list[tuple[int, int]] = []
+    found: list[LeaderEpoch] = []
     for segment, first, following in zip(segments, firsts, [*firsts[1:], None], strict=True):
         is_one = first is not None and following is not None and first[0] == following[0]
         changes = [first] if is_one else _changes(filesystem, segment, check_crc=reads_all)
@@ -72,7 +72,7 @@ def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, re
             if found and epoch < found[-1][0]:
                 return ()
             if not found or epoch > found[-1][0]:
-                found.append((epoch, offset))
+                found.append(LeaderEpoch(epoch, offset))
         if None in changes:
             return ()
     return tuple(found)

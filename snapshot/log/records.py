@@ -107,7 +107,7 @@ class SegmentRecords:
 
     def _note_end(self) -> None:
         end = self._scan.end
-        if end.finding is not None and end.finding.kind is not FindingKind.EMPTY_SEGMENT:
+        if end.finding is not None and end.finding.finding_kind is not FindingKind.EMPTY_SEGMENT:
             self.findings.append(end.finding)
         if end.legacy_count:
             message = f"{count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1, not read here"

@@ -133,7 +133,7 @@ class _Pass:
         found, end = self._found, self.partition.segments[-1].base_offset
         replay, boundaries = replay_partition(self.partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
-            verdict, reason = boundary.found.verdict(expiry), boundary.found.says
+            verdict, reason = boundary.found.verdict(expiry), boundary.found.explanation
             # Strictly, and not by the clock: restoring the same segments again must give the same files.
             data = self._snapshot if boundary.found.is_start else None
             if data is None:
@@ -184,7 +184,7 @@ class _Pass:
         if end.finding is not None:
             finding = end.finding
             raise CorruptDataError(
-                f"{tier.name}: {finding.kind} at byte {max(finding.position, 0)}: {finding.message}",
+                f"{tier.name}: {finding.finding_kind} at byte {max(finding.position, 0)}: {finding.message}",
                 hint=_SHUN,
                 base_offset=segment.base_offset,
             )

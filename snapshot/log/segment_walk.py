@@ -49,7 +49,7 @@ _MESSAGES = {
 class SegmentEnd:
     """The end of a walk."""
 
-    size: int  # bytes of the file when it was opened, or of the stream
+    total_bytes: int  # of the file when it was opened, or of the stream
     valid_bytes: int  # bytes up to the end of the last good entry
     batch_count: int
     legacy_count: int  # entries of magic 0 and 1, counted and not decoded
@@ -183,7 +183,7 @@ class SegmentWalk:
         """Return the end of the walk."""
         state = self._state
         return SegmentEnd(
-            size=size,
+            total_bytes=size,
             valid_bytes=self.valid_bytes,
             batch_count=int(state["batch_count"]),
             legacy_count=int(state["legacy_count"]),

@@ -144,7 +144,7 @@ class ScanMetrics:
         examination = scanned.examination
         counts: dict[Verdict, Count] = {}
         for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
-            counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size)
+            counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size_bytes)
         partition = examination.partition
         forgotten = 0 if scanned.forgotten is None else scanned.forgotten.count
         number = (("partition", str(partition.partition)),) if self.by_partition else ()

@@ -16,7 +16,7 @@ from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, SETTLED, Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
@@ -44,7 +44,7 @@ class Readiness:
 
 def judge(
     partition: PartitionFacts,
-    segments: Iterable[SegmentFacts],
+    segments: Iterable[ExaminedSegment],
     expiry: BrokerExpiry,
     *,
     coverage: RemoteCoverage = NOTHING_REMOTE,
@@ -65,15 +65,16 @@ def judge(
     """
     blocked_by: Readiness | None = None
     known = tuple(segments)
-    size = sum(segment.size for segment in known)
+    size = sum(each.facts.size_bytes for each in known)
     held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size)
-    for segment in known:
+    for examined in known:
+        segment = examined.facts
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
-            partition, segment, blocked_by, expiry, "" if broker else coverage.encrypted_by
+            partition, examined, blocked_by, expiry, "" if broker else coverage.encrypted_by
         )
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
-        held_back.newer_bytes -= segment.size
+        held_back.newer_bytes -= segment.size_bytes
         if verdict is Verdict.READY:
             verdict, reason = held_back.judge(segment, reason)
         readiness = Readiness(segment.base_offset, verdict, reason)
@@ -143,11 +144,12 @@ def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
 
 def _local(
     partition: PartitionFacts,
-    segment: SegmentFacts,
+    examined: ExaminedSegment,
     blocked_by: Readiness | None,
     expiry: BrokerExpiry,
     encrypted_by: str,
 ) -> tuple[Verdict, str]:
+    segment = examined.facts
     if segment.next_base_offset is None:
         return Verdict.ACTIVE_SEGMENT, "still being written"
     if partition.internal:
@@ -173,7 +175,7 @@ def _local(
         )
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
-    found, reason = segment.snapshot.verdict(expiry), segment.snapshot.reason(expiry)
+    found, reason = examined.snapshot.verdict(expiry), examined.snapshot.reason(expiry)
     if encrypted_by:
         return Verdict.ENCRYPTED_REMOTE, _encrypted(encrypted_by, reason)
     return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))

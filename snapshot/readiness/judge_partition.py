@@ -10,8 +10,9 @@ from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
 from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 
@@ -30,7 +31,7 @@ class JudgedSnapshot:
     @property
     def compared(self) -> SnapshotVerdict | None:
         """Return the result of the strict comparison of the file; None if none was compared."""
-        strict = None if self.found is None else self.found.comparison.strict
+        strict = None if self.found is None else self.found.comparison.compared
         return strict if strict in COMPARED else None
 
 
@@ -76,7 +77,7 @@ class Policy:
 
         Args:
             partition: its number.
-            segments: ascending base offsets; what they say of their snapshots does not count.
+            segments: ascending base offsets.
             snapshots: what is remembered of snapshot offsets.
             coverage: what remote storage holds of the log's lineage.
         """
@@ -84,22 +85,22 @@ class Policy:
         offsets = (facts.log_end_offset if each.next_base_offset is None else each.next_base_offset for each in known)
         ends = [snapshots.get(offset) for offset in offsets]
         broker = self.beside.broker_at(facts.topic_id, partition, coverage.broker_wrote_at)
-        tiered = [replace(each, snapshot=self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
+        tiered = [ExaminedSegment(each, self._as_tiered(end)) for each, end in zip(known, ends, strict=True)]
         verdicts = self._verdicts(facts, tiered, ends, coverage, broker)
         return tuple(
-            SegmentReadiness(each, readiness, self._judged(each, end))
+            SegmentReadiness(each.facts, readiness, self._judged(each, end))
             for each, end, readiness in zip(tiered, ends, verdicts, strict=True)
         )
 
     def _verdicts(
         self,
         facts: PartitionFacts,
-        tiered: list[SegmentFacts],
+        tiered: list[ExaminedSegment],
         ends: list[SnapshotAt | None],
         coverage: RemoteCoverage,
         broker: BrokerAtWork | None,
     ) -> Iterable[Readiness]:
-        at_end = [(each.base_offset, end) for each, end in zip(tiered, ends, strict=True) if end is not None]
+        at_end = [(each.facts.base_offset, end) for each, end in zip(tiered, ends, strict=True) if end is not None]
         return judge(
             facts,
             tiered,
@@ -108,11 +109,11 @@ class Policy:
             unverified={base for base, end in at_end if self._is_taken(end)},
             broker=broker,
             # A broker's copy task fails where there is no snapshot file.
-            beyond_broker={base for base, end in at_end if end.comparison.strict is SnapshotVerdict.MISSING},
+            beyond_broker={base for base, end in at_end if end.comparison.compared is SnapshotVerdict.MISSING},
             mends_indexes=self.mends_indexes,
         )
 
-    def _judged(self, segment: SegmentFacts, found: SnapshotAt | None) -> JudgedSnapshot:
+    def _judged(self, segment: ExaminedSegment, found: SnapshotAt | None) -> JudgedSnapshot:
         verdict = segment.snapshot.verdict(self.expiry)
         if found is None:
             return JudgedSnapshot(None, verdict)
@@ -140,11 +141,11 @@ class Policy:
 
         Not of a log that begins in remote storage and nobody knows how: it may be of a replica that was rebuilt.
         """
-        is_read = found.file.crc32c is not None and found.comparison.strict is SnapshotVerdict.UNVERIFIED
+        is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
 
 
-def open_at(base_offset: int, before: SnapshotAt | None) -> tuple[tuple[int, int], ...] | None:
+def open_at(base_offset: int, before: SnapshotAt | None) -> OpenTransactions | None:
     """Return the transactions open where a segment begins, None where nobody knows."""
     if before is None:
         return () if base_offset == 0 else None  # before the first record of a topic nothing was open

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.rows import Int32, Rows
 
 
 class CheckDepth(StrEnum):
@@ -78,7 +79,7 @@ class RemoteCheck:
 
     topic: str
     topic_id: str
-    partition: int
+    partition: Int32
     segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
     base_offset: int
     next_base_offset: Annotated[int | None, Meta(description="exclusive end; null where nobody can tell")]
@@ -109,6 +110,9 @@ class RemoteCheck:
         is_strict = own is None or (wanted is not None and own <= wanted)
         is_enough = is_strict and self.depth.rank >= asked.depth.rank
         return is_same and self.is_of_log and self.verdict.is_sound and is_enough
+
+
+CHECKS = Rows(RemoteCheck)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Verification:
             begins = self.beginnings.of(partition)
             partition = begins.opened(partition)
             for offset, comparison in self._compared(named, partition, begins).items():
-                if comparison.strict is not SnapshotVerdict.MISSING:
+                if comparison.compared is not SnapshotVerdict.MISSING:
                     verdict, reason = comparison.verdict(self.expiry), comparison.reason(self.expiry)
                     found = JudgedFile(offset, verdict, reason, comparison)
                     # What no broker loads is shown, and counts for nothing: retention moved the log start over it.

@@ -18,7 +18,7 @@ from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import (
     NOT_ASKED,
@@ -43,7 +43,8 @@ class Examination:
     snapshots: Mapping[int, Comparison]
     reached: Mapping[int, SnapshotAt]  # by offset, what is to be remembered of every snapshot offset that was reached
     facts: PartitionFacts  # of the partition
-    segments: tuple[SegmentFacts, ...]  # facts of each, ascending
+    segments: tuple[SegmentFacts, ...]  # ascending
+    ends: tuple[Comparison, ...]  # of the snapshot at the end of each segment
     findings: tuple[Finding, ...]
     # State at the active segment's base offset, to start the next replay from; None where it is not known.
     closed: StartState | None = None
@@ -58,7 +59,8 @@ class Examination:
         broker: BrokerAtWork | None = None,
     ) -> tuple[Readiness, ...]:
         """One verdict a segment, ascending; see `readiness.judge`."""
-        return tuple(judge(self.facts, self.segments, expiry, coverage=coverage, broker=broker))
+        examined = map(ExaminedSegment, self.segments, self.ends)
+        return tuple(judge(self.facts, examined, expiry, coverage=coverage, broker=broker))
 
     @property
     def has_index_faults(self) -> bool:
@@ -136,7 +138,7 @@ def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
     """Return the end of a segment that needed no decode: it lies below the state that the replay starts from."""
     end = segment.base_offset if segment.next_base_offset is None else segment.next_base_offset
     return SegmentEnd(
-        size=segment.log.size,
+        total_bytes=segment.log.size,
         valid_bytes=segment.log.size,
         batch_count=0,
         legacy_count=0,
@@ -169,7 +171,9 @@ def conclude(
     # A broker writes a snapshot at the log end when it stops. No segment needs it, so do not report it missing.
     bases = {segment.base_offset for segment in partition.segments}
     is_missing = SnapshotVerdict.MISSING
-    known = {offset: found for offset, found in snapshots.items() if offset in bases or found.strict is not is_missing}
+    known = {
+        offset: found for offset, found in snapshots.items() if offset in bases or found.compared is not is_missing
+    }
     for offset in partition.snapshots:
         known.setdefault(offset, unverified(replay, offset))
     finds = None if never_tiered_reason(partition, cleanup_policy) else find_faults
@@ -178,7 +182,8 @@ def conclude(
         dict(sorted(known.items())),
         reached,
         partition_facts(replay, cleanup_policy),
-        tuple(_segment_facts(segment, replay, known, finds) for segment in partition.segments),
+        tuple(_segment_facts(segment, replay, finds) for segment in partition.segments),
+        tuple(_at_end(segment, replay, known) for segment in partition.segments),
         tuple(_findings(replay, cleanup_policy)),
         replay.closed_state,
         replay.lacks_start,
@@ -190,11 +195,11 @@ def _findings(replay: Replay, cleanup_policy: str | None) -> Iterator[Finding]:
     partition = replay.partition
     # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
     may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
-    told = {(each.kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
+    told = {(each.finding_kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
     yield from partition.findings
     for damage in (end.finding for end in replay.ends.values() if end.finding):
-        is_expected = may_be_empty and damage.kind is FindingKind.EMPTY_SEGMENT
-        if (damage.kind, damage.path) not in told and not is_expected:
+        is_expected = may_be_empty and damage.finding_kind is FindingKind.EMPTY_SEGMENT
+        if (damage.finding_kind, damage.path) not in told and not is_expected:
             yield damage
     yield from _log_start_behind_its_end(replay)
     if replay.refusal is not None:
@@ -235,9 +240,9 @@ def unverified(replay: Replay, offset: int) -> Comparison:
 
 
 def _trouble(finding: Finding) -> str:
-    if finding.kind is FindingKind.PERMISSION_DENIED:
+    if finding.finding_kind is FindingKind.PERMISSION_DENIED:
         return f"the log below it cannot be read ({finding.message})"
-    return f"the log is damaged below it ({finding.kind})"
+    return f"the log is damaged below it ({finding.finding_kind})"
 
 
 def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> PartitionFacts:
@@ -281,17 +286,19 @@ def lost_epochs(partition: Partition, segment: Segment) -> tuple[str, ...]:
     return (f"leader epochs: {LEADER_EPOCHS} lacks them",) if is_lost else ()
 
 
-def _segment_facts(
-    segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison], find_faults: FindFaults | None
-) -> SegmentFacts:
-    end = replay.ends.get(segment.base_offset)
+def _at_end(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison]) -> Comparison:
     following = segment.next_base_offset
     found = snapshots.get(following) if following is not None else None
+    return found or unverified(replay, following or replay.log_end)
+
+
+def _segment_facts(segment: Segment, replay: Replay, find_faults: FindFaults | None) -> SegmentFacts:
+    end = replay.ends.get(segment.base_offset)
     damage_kind, damage = _damage(end, replay)
     return SegmentFacts(
         base_offset=segment.base_offset,
-        next_base_offset=following,
-        size=segment.log.size,
+        next_base_offset=segment.next_base_offset,
+        size_bytes=segment.log.size,
         modified_ns=segment.log.modified_ns,
         digest="" if end is None else end.digest,
         crc_checked=end is not None and end.crc_checked,
@@ -301,7 +308,6 @@ def _segment_facts(
         has_gaps=end is not None and end.has_gaps,
         missing_parts=_missing_parts(segment, replay),
         rebuilt_parts=rebuilt_parts(segment),
-        snapshot=found or unverified(replay, following or replay.log_end),
         index_faults=(*lost_epochs(replay.partition, segment), *_index_faults(segment, end, find_faults)),
     )
 
@@ -327,7 +333,7 @@ def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None,
     if end is not None and end.finding is not None:
         finding = end.finding
         where = f" at byte {finding.position}" if finding.position >= 0 else ""
-        return finding.kind, f"{finding.kind}{where}: {finding.message}"
+        return finding.finding_kind, f"{finding.finding_kind}{where}: {finding.message}"
     if replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset:
         return FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, replay.refusal.message
     return None, ""

@@ -34,7 +34,7 @@ class SegmentFacts:
 
     base_offset: int
     next_base_offset: int | None  # None for the active segment
-    size: int  # size, modified_ns: of the log file as it was listed, bytes and ns since the epoch
+    size_bytes: int  # size_bytes, modified_ns: of the log file as it was listed, bytes and ns since the epoch
     modified_ns: int
     digest: str  # of the decode (SegmentEnd.digest), "" where it was not reached
     crc_checked: bool  # whether the decode computed the CRC of every batch
@@ -44,6 +44,13 @@ class SegmentFacts:
     has_gaps: bool  # records are missing inside it, as the cleaner leaves it
     missing_parts: tuple[str, ...]  # what an upload needs and cannot make: leader epochs
     rebuilt_parts: tuple[str, ...]  # indexes that are absent, and are made from the segment for the upload
-    snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place
     # What is wrong with indexes that are there: a sentence each. A broker copies them as they are.
     index_faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedSegment:
+    """A segment and the snapshot at its end."""
+
+    facts: SegmentFacts
+    snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place

@@ -72,7 +72,7 @@ class RemoteLister:
         """Say where a replay may start: behind what of the log is tiered from its beginning on."""
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)
-        newest = sorted(behind, key=lambda copy: copy.end_offset, reverse=True)[:_MOST_STARTS]
+        newest = sorted(behind, key=lambda copy: copy.next_base_offset, reverse=True)[:_MOST_STARTS]
         if not newest:
             return listing
         try:

@@ -176,7 +176,7 @@ def _boundaries(
         if segment.is_active:
             wanted.add(replay.log_end)
         wanted -= {first, started_at}
-        intact = end.finding is None or end.finding.kind is FindingKind.EMPTY_SEGMENT
+        intact = end.finding is None or end.finding.finding_kind is FindingKind.EMPTY_SEGMENT
         yield from replay_runs(
             state,
             _watching(runs, replay, state),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
-from tiersnap.snapshot.replay.producer_fold import NONE, ProducerFold, from_entries
+from tiersnap.snapshot.replay.producer_fold import NONE, OpenTransactions, ProducerFold, from_entries
 from tiersnap.snapshot.replay.replay_start import CopyState, StartState
 from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.replay.snapshot_comparison import (
@@ -32,8 +32,8 @@ from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, Snap
 class StoredAt:
     """A computed snapshot in object storage."""
 
-    key: str
-    crc32c: int  # of the whole object
+    object_key: str
+    object_crc32c: int  # of the whole object
     entry_count: int
     written_by: int | None = None  # number of the run that put it; None where it was there
     is_mended: bool = False  # that run put it in the place of a damaged one
@@ -50,7 +50,7 @@ class SnapshotAt:
     file: SnapshotFile = NO_FILE
     # (producer id, first offset) of those open here; None where they were not asked for, are too many, or nobody knows
     # all of them.
-    open_transactions: tuple[tuple[int, int], ...] | None = None
+    open_transactions: OpenTransactions | None = None
     stored: StoredAt | None = None  # what was put into object storage, or was there; None where nothing is
 
 
@@ -67,7 +67,7 @@ class Boundary:
     # without one. Expiry is reckoned from it.
     max_timestamp: int = NONE
     # (producer id, first offset) of those open here, asked before the replay goes on; None where nobody knows all.
-    open_now: Callable[[], tuple[tuple[int, int], ...]] | None = tuple
+    open_now: Callable[[], OpenTransactions] | None = tuple
     file: SnapshotFile = NO_FILE  # the bytes that were compared
     gaps: Callable[[], Iterable[LostOffsets]] = tuple  # gives the offsets below it that are in no segment
 
@@ -88,7 +88,7 @@ class Boundary:
         return self.compute()
 
     @property
-    def open_transactions(self) -> tuple[tuple[int, int], ...] | None:
+    def open_transactions(self) -> OpenTransactions | None:
         """Return `open_now` as it is now."""
         return None if self.open_now is None else self.open_now()
 
@@ -168,7 +168,7 @@ class ReplayState:
         if not self.lacks_start:
             return
         found = self.boundary(self.folded_from, read_snapshot=read_snapshot).found
-        if found.strict is SnapshotVerdict.MATCHES:
+        if found.compared is SnapshotVerdict.MATCHES:
             self.lacks_start = False
 
     def take(self, copy: CopyState) -> None:
@@ -184,7 +184,7 @@ class ReplayState:
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
             self._go_on_from(np.concatenate([copy.entries, lacking]))
         else:
-            self._refused = f", and what it tells of the offset {copy.offset} {found.says}"
+            self._refused = f", and what it tells of the offset {copy.offset} {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
         """Go on behind lost offsets: what is known may have changed in them, so only a file that knows them counts."""
@@ -217,7 +217,7 @@ class ReplayState:
         if theirs is not None:
             history_from = 0 if self.has_adopted else self.history_from
             comparison = compare(theirs, entries(), history_from=history_from, is_cleaned=self._is_cleaned(offset))
-        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
+        if comparison.compared is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
             # Strictly compared, it holds every producer that was computed.
             self._go_on_from(theirs)
             self.has_adopted = True
@@ -269,18 +269,18 @@ class ReplayState:
     def _without_start(self, found: Comparison) -> Comparison:
         """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
         if self.lost is not None:
-            if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
+            if found.compared in COMPARED - {SnapshotVerdict.CORRUPT}:
                 return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
-            return replace(found, says=f"{found.says}; none can be made: {self.lost}")
+            return replace(found, explanation=f"{found.explanation}; none can be made: {self.lost}")
         was_asked = bool(self._is_asked or self._refused)
         why = f"{NOT_TOLD}{self._refused}" if was_asked else NOT_ASKED
         if self._is_unlocated or self._unknown:
             why = self._unknown or NOT_LOCATED
-        if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
-            differs = "" if found.strict.is_trusted else f"{found.says}; beyond that "
+        if found.compared in COMPARED - {SnapshotVerdict.CORRUPT}:
+            differs = "" if found.compared.is_trusted else f"{found.explanation}; beyond that "
             strict = SnapshotVerdict.UNVERIFIED if was_asked else SnapshotVerdict.NOT_COMPARED
-            return replace(found, strict=strict, says=f"{differs}not compared: {why}")
-        return replace(found, says=f"{found.says}; none can be made: {why}")
+            return replace(found, compared=strict, explanation=f"{differs}not compared: {why}")
+        return replace(found, explanation=f"{found.explanation}; none can be made: {why}")
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""

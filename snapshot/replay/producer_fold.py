@@ -28,6 +28,8 @@ by markers alone inside one segment).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tiersnap.snapshot.kernels import fold as fold_kernels
@@ -36,6 +38,16 @@ from tiersnap.snapshot.kernels.fold import DELTA_DTYPE as DELTA_DTYPE
 from tiersnap.snapshot.kernels.fold import ENTRY_DTYPE as ENTRY_DTYPE
 
 NONE = fold_kernels.NONE
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker."""
+
+    producer_id: int
+    first_offset: int
+
+
+OpenTransactions = tuple[OpenTransaction, ...]
 
 
 class ProducerFold:
@@ -114,12 +126,12 @@ class ProducerFold:
         opened = opened[opened >= 0]
         return int(opened.min()) if opened.size else NONE
 
-    def open_transactions(self) -> tuple[tuple[int, int], ...]:
-        """(producer id, first offset) of each open transaction, in no order."""
+    def open_transactions(self) -> OpenTransactions:
+        """Return each open transaction, in no order."""
         deltas = self._deltas[: self._count]
         opened = np.flatnonzero(deltas["txn_first_offset"] >= 0)
         columns = (deltas[name][opened].tolist() for name in ("producer_id", "txn_first_offset"))
-        return tuple(zip(*columns, strict=True))
+        return tuple(map(OpenTransaction, *columns))
 
     def entries(self) -> np.ndarray:
         """The state (ENTRY_DTYPE, ascending producer id) when nothing came before the run."""

@@ -6,14 +6,14 @@ which nothing is there may have an old checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
+from tiersnap.snapshot.errors import RecordedError, TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -23,6 +23,7 @@ from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, cove
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.rows import Int32
 
 
 class Encryption(StrEnum):
@@ -33,26 +34,91 @@ class Encryption(StrEnum):
     UNKNOWN = "UNKNOWN"  # there is no manifest
 
 
+class RemoteSegmentState(StrEnum):
+    """The states of a remote segment, in the order in which a copy attempt enters them within a run.
+
+    Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
+    """
+
+    COPY_SEGMENT_STARTED = "COPY_SEGMENT_STARTED"
+    COPY_SEGMENT_FINISHED = "COPY_SEGMENT_FINISHED"
+    DELETE_SEGMENT_STARTED = "DELETE_SEGMENT_STARTED"
+    DELETE_SEGMENT_FINISHED = "DELETE_SEGMENT_FINISHED"
+
+
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
     """A copy attempt of a segment that reaches into the local log, or is being made."""
 
     segment_id: str
-    start_offset: int
-    end_offset: int  # exclusive
-    size: int = 0  # bytes of the log; 0 of what is no complete copy
-    max_timestamp: int = -1  # ms, -1 of what is no complete copy
-    leader_epochs: LeaderEpochs = ()  # (epoch, start offset) of the segment, ascending
-    # It counts; else somebody else's that is under way, or one of ours that is finished or made again.
-    is_finished: bool = False
+    base_offset: int
+    next_base_offset: int  # exclusive end
+    # FINISHED if it counts. STARTED if it is under way, or is one of ours that is to be finished or made again.
+    state: RemoteSegmentState = RemoteSegmentState.COPY_SEGMENT_STARTED
+    size_bytes: int = 0  # of the log; 0 of an incomplete copy
+    largest_timestamp: int = -1  # ms, -1 of an incomplete copy
+    leader_epochs: LeaderEpochs = ()  # of the segment, ascending
     written_at: int = 0  # ms by the store's clock
-    is_ours: bool = False  # known to be; of what is finished nobody asks
-    is_brokers: bool = False  # no claim names it
+    is_ours: bool = False  # known to be; not asked of a finished one
+    is_brokers: bool | None = False  # no claim names it; None if that was not asked
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether it counts."""
+        return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
     @property
     def facts(self) -> CopyFacts:
         """Return the facts that coverage is derived from."""
-        return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, self.is_finished)
+        return CopyFacts(self.base_offset, self.next_base_offset, self.leader_epochs, self.is_finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyEvent:
+    """A row of `remote_log_segments`: a state that a copy attempt entered, or a failure.
+
+    Attributes:
+        base_offset, next_base_offset: of the segment; the end is exclusive.
+        size_bytes: of the segment's log.
+        largest_timestamp: ms.
+        leader_epochs: those of the segment.
+        written_at: ms, when the state was entered.
+        segment_id: None for a failure before there was an attempt.
+        state: None if none was entered: another's copy, or an error.
+        object_bytes: of all objects that were sent and are in remote storage.
+        rebuilt_indexes: why an index is not the broker's, by its name.
+        error: the last event of a partition.
+        is_ours: a run of this warehouse announced it; else it was found in remote storage.
+        is_brokers: no claim of tiersnap names it; None of uploads.
+    """
+
+    topic: str
+    topic_id: str
+    partition: Int32
+    base_offset: int
+    next_base_offset: int
+    size_bytes: int
+    largest_timestamp: int
+    leader_epochs: LeaderEpochs
+    written_at: int
+    segment_id: str | None = None
+    state: RemoteSegmentState | None = None
+    object_bytes: int = 0
+    rebuilt_indexes: Mapping[str, str] = field(default_factory=dict)
+    error: RecordedError | None = None
+    is_ours: bool = True
+    is_brokers: bool | None = None
+    run: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether a copy of ours is finished since."""
+        return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+
+    @property
+    def is_in_remote_storage(self) -> bool:
+        """Return whether the segment is in remote storage, whoever copied it."""
+        return self.error is None and (self.state is None or self.is_finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +140,8 @@ class RemoteListing:
         begun = [copy for copy in self.copies if not copy.is_finished]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
-            in_flight=frozenset(copy.start_offset for copy in begun if not copy.is_ours),
-            unfinished=tuple((copy.start_offset, copy.end_offset) for copy in begun if copy.is_ours),
+            in_flight=frozenset(copy.base_offset for copy in begun if not copy.is_ours),
+            unfinished=tuple((copy.base_offset, copy.next_base_offset) for copy in begun if copy.is_ours),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",
         )
@@ -95,10 +161,10 @@ NOTHING_SEEN = RemoteListing()
 class ClaimedStart:
     """A snapshot in remote storage that a replay may start from: that of a copy which ends at `offset`."""
 
-    offset: int  # exclusive
+    snapshot_offset: int  # exclusive
     segment_id: str
-    segment_start_offset: int
-    crc32c: int  # of the whole snapshot, by the claim of the copy
+    segment_base_offset: int
+    snapshot_crc32c: int  # of the whole snapshot, by the claim of the copy
     provenance: Provenance
 
 

@@ -167,7 +167,7 @@ class _Search:
         own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
         found = compare(entries, own, history_from=snapshot.start_offset)
         if found.differing or found.unexplained or not found.verdict(self.expiry).is_trusted:
-            raise _RefusedError(f"contradicts its own segment: {found.says}")
+            raise _RefusedError(f"contradicts its own segment: {found.explanation}")
         return _with_others(entries, own)
 
     def _check_none_lost(self, entries: np.ndarray, earlier: Sequence[RemoteSnapshot]) -> None:

@@ -132,7 +132,7 @@ def known_state(
     """
     first = partition.first_base_offset
     behind = {segment.base_offset for segment in partition.segments} - {first}
-    ends = [copy.end_offset for copy in copies_up_to(behind, copies, partition)]
+    ends = [copy.next_base_offset for copy in copies_up_to(behind, copies, partition)]
     try:
         found = look.state_at(partition, first, expiry)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
@@ -155,7 +155,7 @@ def known_state(
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
     """Return the finished copies, wholly of the log's own lineage, that end at one of these offsets (exclusive)."""
     lineage = partition.whole_epochs
-    ending = (copy for copy in copies if copy.is_finished and copy.end_offset in ends)
+    ending = (copy for copy in copies if copy.is_finished and copy.next_base_offset in ends)
     return [copy for copy in ending if copy.facts.is_of(lineage)]
 
 
@@ -188,7 +188,7 @@ def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) 
     """Return the state to begin with."""
     is_complete = start.provenance in (Provenance.BROKER, Provenance.COMPUTED)
     begins = partition.first_base_offset
-    return StartState(start.offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
+    return StartState(start.snapshot_offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
 NOT_REACHED = "remote storage holds no segments of the log from there to its first file"

@@ -40,8 +40,8 @@ _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 class Comparison:
     """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
 
-    strict: SnapshotVerdict  # the verdict when every entry counts; SUSPECT says no more than that some differ
-    says: str  # the facts in words
+    compared: SnapshotVerdict  # the verdict when every entry counts; SUSPECT says no more than that some differ
+    explanation: str  # the facts in words
     lacking: int = 0  # in the log, not in the file
     differing: int = 0  # in both with other values
     # In both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and it came back.
@@ -56,7 +56,7 @@ class Comparison:
     @property
     def is_start(self) -> bool:
         """Return whether a replay may start from the file."""
-        return self.strict.is_trusted
+        return self.compared.is_trusted
 
     def does_harm(self, expiry: BrokerExpiry) -> bool:
         """Return whether a broker that loads the file would keep an entry that counts against it."""
@@ -71,19 +71,19 @@ class Comparison:
 
         One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
         """
-        if self.strict in _PARTLY and self.does_harm(expiry):
+        if self.compared in _PARTLY and self.does_harm(expiry):
             return SnapshotVerdict.SUSPECT
-        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
-            return self.strict
+        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+            return self.compared
         return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
 
     def reason(self, expiry: BrokerExpiry) -> str:
         """Return the reason of the verdict."""
-        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
-            return self.says
+        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+            return self.explanation
         if not (self.lacking or self.differing or self.unexplained):
-            return f"{self.says}: harmless, the next marker of each sets it again"
-        return f"{self.says}: harmless, a broker that loads the file drops such idle producers anyway"
+            return f"{self.explanation}: harmless, the next marker of each sets it again"
+        return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
 
 
 def computed(provenance: Provenance) -> Comparison:
@@ -197,8 +197,10 @@ ReadSnapshot = Callable[[int], bytes | None]
 class SnapshotFile:
     """The bytes of a snapshot file that was found."""
 
-    size: int | None = None  # size, crc32c: of the whole file; None where there is none, or it could not be read
-    crc32c: int | None = None
+    file_bytes: int | None = (
+        None  # file_bytes, file_crc32c: of the whole file; None where there is none, or it could not be read
+    )
+    file_crc32c: int | None = None
     not_read: str | None = None  # why it could not be read; None where it could, or is not there
 
 

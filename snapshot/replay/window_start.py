@@ -82,8 +82,8 @@ def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapsh
 class LeaderOffsets:
     """Offsets of a partition as its leader told them, both exclusive; the second was asked after the first."""
 
-    stable: int  # last stable offset
-    high_watermark: int  # each transaction that began below the stable offset has its marker below it
+    leader_stable_offset: int
+    leader_high_watermark: int  # each transaction that began below the stable offset has its marker below it
 
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
@@ -224,7 +224,9 @@ class WindowStart:
         for decode in decodes:
             first.add(decode.base_offset, decode.deltas)
             log_end = max(log_end, decode.log_end)
-        is_told = leader is not None and leader.stable >= offset and log_end >= leader.high_watermark
+        is_told = (
+            leader is not None and leader.leader_stable_offset >= offset and log_end >= leader.leader_high_watermark
+        )
         shown = _NOBODY if is_told or is_continued else self._shown(read_snapshot)
         seen = (each for base, found in first.transactional.items() for each in self._not_new(base, found))
         producers = chain(_open(shown)["producer_id"].tolist(), seen) if is_told or shown.size else ()

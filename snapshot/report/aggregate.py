@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.readiness.verdict import SEVERITY
-from tiersnap.snapshot.tables.schemas import READINESS
+from tiersnap.snapshot.tables.readiness import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
@@ -188,7 +188,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
     if verdict.null_count:
         names = ", ".join(map(str, pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist()))
         raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
-    timestamps = table["max_timestamp"]
+    timestamps = table["largest_timestamp"]
     # A segment without dated records says -1, which would be the oldest of all.
     dated = pc.if_else(pc.less(timestamps, pa.scalar(0)), pa.scalar(None, pa.int64()), timestamps)
     coded: dict[str, pa.Array[pa.Int32Scalar] | pa.ChunkedArray[pa.Int8Scalar]] = {

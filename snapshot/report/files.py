@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tiersnap.snapshot.codecs import decoder
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER
 from tiersnap.snapshot.report.model import Count, PagePartition, Report, ReportHead, TopicReport
 from tiersnap.snapshot.units import escaped

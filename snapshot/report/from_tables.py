@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.codecs import decoder
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
+from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
@@ -26,7 +27,8 @@ from tiersnap.snapshot.report.exactly_once import (
     NewestSnapshot,
 )
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
-from tiersnap.snapshot.tables.facts import FactKind, StoredResults, newest_results
+from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.facts import FactKind, StoredReplay, StoredResults, newest_results
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tables.table_format import START_ANEW
 
@@ -40,7 +42,7 @@ AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.REPLAYED, FactKind.BOUNDARY, FactKind.GONE)
-FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "offset", "run", "replayed", "boundary")
+FAILOVER_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(StoredReplay).names, *Rows(SnapshotAt).names)
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,14 @@ def _newest_snapshot(results: StoredResults) -> NewestSnapshot | None:
         return None
     key = results.log_dir, results.topic, results.partition
     there = (
-        each for each in reversed(results.snapshots.values()) if each.comparison.strict is not SnapshotVerdict.MISSING
+        each for each in reversed(results.snapshots.values()) if each.comparison.compared is not SnapshotVerdict.MISSING
     )
     newest = next(there, None)
     if newest is None:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
     found = newest.comparison
     return NewestSnapshot(
-        *key, newest.offset, str(found.strict), found.lacking, found.differing, found.unexplained, found.says
+        *key, newest.offset, str(found.compared), found.lacking, found.differing, found.unexplained, found.explanation
     )
 
 

@@ -50,5 +50,5 @@ def newest_snapshot(log_dir: str, scanned: Scanned) -> NewestSnapshot:
         return NewestSnapshot(*key, offset=None, found=NO_FILE)
     found = compared[offset]
     return NewestSnapshot(
-        *key, offset, str(found.strict), found.lacking, found.differing, found.unexplained, found.says
+        *key, offset, str(found.compared), found.lacking, found.differing, found.unexplained, found.explanation
     )

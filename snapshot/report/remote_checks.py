@@ -11,26 +11,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from tiersnap.snapshot.codecs import RowCodec, decoder
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.json_decoder import decoder
 from tiersnap.snapshot.readiness.remote_check import NO_LOG, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
 
 Key = tuple[str, str | None, int]  # topic, topic id, partition
-# Rows of `remote_checks` with the columns that are summed up.
-CHECKS = RowCodec(
-    RemoteCheck,
-    given={
-        "next_base_offset": None,
-        "leader_epoch": -1,
-        "is_of_log": False,
-        "written_at": 0,
-        "reason": "",
-        "producer_expiration": None,
-        "remote": "",
-    },
-)
 
 
 @dataclass(frozen=True, kw_only=True)

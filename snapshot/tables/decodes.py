@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.segment_runs import Run
+from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment, partition_folder
-from tiersnap.snapshot.tables.schemas import SEGMENTS
+from tiersnap.snapshot.tables.schemas import DELTA, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class SegmentFile:
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     topic_id: str | None
     base_offset: int
     next_base_offset: int | None
@@ -46,31 +45,30 @@ class SegmentFile:
         return partition_folder(self.log_dir, self.topic, self.partition)
 
 
-FILE_ROWS = RowCodec(SegmentFile)
+FILE_ROWS = Rows(SegmentFile)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDecode:
-    """The end of a segment's decode, by the number of the run that decoded it; read, a finding has no path."""
+    """The end of a segment's decode, by the number of the run that decoded it."""
 
-    end: SegmentEnd
     file: SegmentFile
+    end: SegmentEnd
     run: int
 
 
-_FINDING = {"kind": "finding_kind", "position": "finding_position", "message": "finding_message"}
-_END_ROWS = RowCodec(
-    SegmentEnd,
-    columns={"size": "size_bytes", "last_offset": "log_end_offset"},
-    shifted={"last_offset": 1},
-    parts={"finding": RowCodec(Finding, columns=_FINDING, given={"path": ""})},
+DECODE_ROWS = Rows(StoredDecode)
+# A row of the table: a part of a run of the decode.
+SEGMENTS = schema_of(
+    *DECODE_ROWS.schema,
+    pa.field("part", pa.int32(), nullable=False),  # ascending over all runs of the segment, from 0
+    pa.field("run_start_offset", pa.int64(), nullable=False),
+    pa.field("run_max_timestamp", pa.int64(), nullable=False),
+    pa.field("deltas", pa.list_(DELTA), nullable=False),
 )
-DECODE_ROWS = RowCodec(StoredDecode, parts={"end": _END_ROWS, "file": FILE_ROWS})
-_OF_PART = ("part", "run_start_offset", "run_max_timestamp", "deltas")
 # Of a batch, about a megabyte: Spark spends as much on a batch as on a thousand deltas.
 _BATCH_DELTAS = 1 << 14
 _MOST_DELTAS = 1 << 15
-_OF_DECODE = pa.schema([field for field in SEGMENTS if field.name not in _OF_PART])
 
 
 Decoded = tuple[StoredDecode, Sequence[Run]]
@@ -122,7 +120,7 @@ def _first(waiting: deque[_Row]) -> list[_Row]:
 
 
 def _batch(rows: Collection[_Row]) -> pa.RecordBatch:
-    stored = DECODE_ROWS.batch((decode for decode, *_ in rows), _OF_DECODE)
+    stored = DECODE_ROWS.batch(decode for decode, *_ in rows)
     columns = dict(zip(stored.schema.names, stored.columns, strict=True))
     columns["part"] = pa.array([part for _, part, _, _ in rows], pa.int32())
     columns["run_start_offset"] = pa.array([run.start_offset for _, _, run, _ in rows], pa.int64())

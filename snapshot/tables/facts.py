@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiersnap.snapshot.codecs import RowCodec
+from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
-from tiersnap.snapshot.tables.deltas import NO_DELTAS, columns_of, from_lists, to_lists
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION, PARTITION_KEY, PARTITIONS
+from tiersnap.snapshot.replay.partition_state import SnapshotAt
+from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists, parts, to_lists
+from tiersnap.snapshot.tables.schemas import DELTA, PARTITION_KEY, schema_of
 
 
 class FactKind(StrEnum):
@@ -65,108 +65,50 @@ class StoredReplay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A finding, or an error."""
-
-    finding_kind: FindingKind | None = None
-    path: str | None = None
-    position: int | None = None
-    message: str
-    is_transient: bool | None = None
-    error_type: str | None = None
-    hint: str | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Fact:
-    """A row: the fields up to `run` are its key, and of the others that of its kind is set.
-
-    Attributes:
-        deltas: DELTA_DTYPE, a part of a state.
-    """
+    """A row without the deltas of a state: of the contained objects the one of its kind is set."""
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     kind: FactKind
-    offset: int = 0
-    part: int = 0
+    part: Int32 = 0  # of a STATE, a FINDING or an ERROR
     run: int = 0
-    replayed: StoredReplay | None = None
-    boundary: SnapshotAt | None = None
+    replay: StoredReplay | None = None
+    snapshot: SnapshotAt | None = None
     segment: SegmentFacts | None = None
-    problem: Problem | None = None
-    deltas: np.ndarray | None = None
+    finding: Finding | None = None
+    error: RecordedError | None = None
 
 
-# What is said of a segment whose snapshot nobody asks for: that is a row of its own.
-NOT_READ = Comparison(SnapshotVerdict.UNVERIFIED, "not read from the table")
-_SNAPSHOT = RowCodec(
-    SnapshotAt,
-    pairs={"open_transactions": OPEN_TRANSACTION},
-    parts={
-        "comparison": RowCodec(Comparison, columns={"strict": "found"}),
-        "file": RowCodec(SnapshotFile, columns={"size": "file_bytes", "crc32c": "file_crc"}),
-        "stored": RowCodec(
-            StoredAt,
-            columns={"key": "object_key", "crc32c": "object_crc"},
-            values={"is_mended": {True: True, False: None}},
-        ),
-    },
-)
-_SEGMENT = RowCodec(
-    SegmentFacts,
-    columns={
-        "base_offset": "offset",
-        "size": "size_bytes",
-        "largest_timestamp": "max_timestamp",
-        "damage_kind": "finding_kind",
-    },
-    given={"snapshot": NOT_READ},
-)
-_FACT_ROWS = RowCodec(
-    Fact,
-    structs={
-        "replayed": RowCodec(
-            StoredReplay, pairs={"leader_epochs": LEADER_EPOCH}, parts={"facts": RowCodec(PartitionFacts)}
-        ),
-        "boundary": _SNAPSHOT,
-        "segment": _SEGMENT,
-    },
-    without=("deltas",),
-)
+FACTS = Rows(Fact)
+DELTAS = "deltas"  # the column of a STATE
+FACT_OFFSET = "coalesce(offset, base_offset, 0L)"  # SQL: where a fact stands among those of its replay
+PARTITIONS = schema_of(*FACTS.schema, (DELTAS, pa.list_(DELTA)))
 
 
 def fact_batches(facts: Iterable[Fact], *, size: int = 4096) -> Iterator[pa.RecordBatch]:
-    """Yield batches of PARTITIONS; each part of a state comes alone."""
-    waiting: list[Fact] = []
-    for each in facts:
-        if each.deltas is not None:
-            yield _state(each, each.deltas)
-            continue
-        waiting.append(each)
-        if len(waiting) == size:
-            yield _FACT_ROWS.batch(waiting, PARTITIONS)
-            waiting = []
-    if waiting:
-        yield _FACT_ROWS.batch(waiting, PARTITIONS)
+    """Yield batches of PARTITIONS."""
+    waiting = iter(facts)
+    while some := list(islice(waiting, size)):
+        yield _with_deltas(FACTS.batch(some), pa.nulls(len(some), pa.list_(DELTA)))
 
 
-def _state(fact: Fact, deltas: np.ndarray) -> pa.RecordBatch:
-    state = pa.StructArray.from_arrays([to_lists([deltas])], fields=list(PARTITIONS.field("state").type))
-    without = _FACT_ROWS.batch([fact], PARTITIONS)
-    columns = [state if name == "state" else without[name] for name in PARTITIONS.names]
-    return pa.RecordBatch.from_arrays(columns, schema=PARTITIONS)
+def state_batches(fact: Fact, deltas: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the state (DELTA_DTYPE) of a replay in batches of PARTITIONS, a part in each."""
+    for part, piece in enumerate(parts(deltas)):
+        yield _with_deltas(FACTS.batch([replace(fact, kind=FactKind.STATE, part=part, replay=None)]), to_lists([piece]))
 
 
-def read_facts(batch: pa.RecordBatch) -> list[Fact]:
-    """Return rows of PARTITIONS, of which some structs may be left out."""
-    facts = list(_FACT_ROWS.read([batch.select([name for name in batch.schema.names if name != "state"])]))
-    if "state" not in batch.schema.names:
-        return facts
-    (deltas,) = columns_of(batch["state"]).columns
-    pairs = zip(facts, from_lists(deltas), strict=True)
-    return [replace(fact, deltas=each) if fact.kind is FactKind.STATE else fact for fact, each in pairs]
+def _with_deltas(facts: pa.RecordBatch, deltas: pa.Array[pa.Scalar[pa.DataType]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*facts.columns, deltas], schema=PARTITIONS)
+
+
+def read_facts(batch: pa.RecordBatch) -> list[tuple[Fact, np.ndarray]]:
+    """Return rows of PARTITIONS, each with its deltas (DELTA_DTYPE); without the column there are none."""
+    facts = list(FACTS.read([batch]))
+    has_deltas = DELTAS in batch.schema.names
+    return list(zip(facts, from_lists(batch[DELTAS]) if has_deltas else [NO_DELTAS] * len(facts), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,15 +130,19 @@ class StoredResults:
     segments: dict[int, SegmentFacts]
 
     @classmethod
-    def of(cls, facts: Sequence[Fact]) -> StoredResults:
+    def of(cls, rows: Sequence[tuple[Fact, np.ndarray]]) -> StoredResults:
         """Return facts of one partition, at least one, by their kinds."""
-        first, by_place = facts[0], sorted(facts, key=lambda each: (each.offset, each.part))
+        facts = [fact for fact, _ in rows]
+        first = facts[0]
+        states = sorted(((fact.part, deltas) for fact, deltas in rows), key=itemgetter(0))
+        snapshots = {each.snapshot.offset: each.snapshot for each in facts if each.snapshot is not None}
+        segments = {each.segment.base_offset: each.segment for each in facts if each.segment is not None}
         return cls(
             *(first.log_dir, first.topic, first.partition),
-            next((each.replayed for each in facts if each.replayed is not None), None),
-            np.concatenate([NO_DELTAS, *(each.deltas for each in by_place if each.deltas is not None)]),
-            {each.offset: each.boundary for each in by_place if each.boundary is not None},
-            {each.offset: each.segment for each in by_place if each.segment is not None},
+            next((each.replay for each in facts if each.replay is not None), None),
+            np.concatenate([NO_DELTAS, *(deltas for _, deltas in states)]),
+            dict(sorted(snapshots.items())),
+            dict(sorted(segments.items())),
         )
 
 
@@ -209,6 +155,6 @@ def newest_results(facts: pa.Table) -> Iterator[StoredResults]:
     joined = numbered.join(newest, keys=key, join_type="inner")
     kept = joined.filter(pc.equal(joined["run"], joined["run_max"]))
     ordered = facts.take(kept.sort_by([(name, "ascending") for name in (*key, "number")])["number"])
-    rows = (fact for batch in ordered.to_batches(max_chunksize=8192) for fact in read_facts(batch))
-    for _, group in groupby(rows, key=lambda fact: (fact.log_dir, fact.topic, fact.partition)):
+    rows = (row for batch in ordered.to_batches(max_chunksize=8192) for row in read_facts(batch))
+    for _, group in groupby(rows, key=lambda row: (row[0].log_dir, row[0].topic, row[0].partition)):
         yield StoredResults.of(list(group))

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -32,8 +31,7 @@ from tiersnap.snapshot.replay.remote_listing import (
 )
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.replay.window_start import LeaderOffsets
-from tiersnap.snapshot.tables.remote_log_segments import COPY_ROWS
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
+from tiersnap.snapshot.rows import Int32, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class ListedPartition:
     log_dir: str
     topic: str
     topic_id: str | None = None
-    partition: int
+    partition: Int32
     directory_id: str | None = None
     cluster_id: str | None = None
     segments: tuple[ListedSegment, ...] = ()
@@ -185,7 +183,7 @@ class ListedPartition:
             cleaner_offset=partition.cleaner_offset,
             findings=partition.findings,
         )
-        return replace(listed, fingerprint=fingerprint(LISTED_ROWS.to_row(listed)))
+        return replace(listed, fingerprint=fingerprint(LISTED_ROWS.as_dict(listed)))
 
     def on_disk(self, path: str) -> Partition:
         """Return the partition; `path` is the log directory inside its file system, or the collected folder."""
@@ -249,18 +247,7 @@ class ListedPartition:
         )
 
 
-LISTED_ROWS = RowCodec(
-    ListedPartition,
-    pairs={"leader_epochs": LEADER_EPOCH},
-    structs={"forgotten": RowCodec(Forgotten, without=("writes",))},
-    parts={
-        "remote": RowCodec(RemoteListing, structs={"copies": COPY_ROWS}),
-        "remote_error": RowCodec(RecordedError, columns={"message": "remote_error"}),
-        "leader": RowCodec(
-            LeaderOffsets, columns={"stable": "leader_stable", "high_watermark": "leader_high_watermark"}
-        ),
-    },
-)
+LISTED_ROWS = Rows(ListedPartition)
 LISTED = LISTED_ROWS.schema
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.judge_partition import SegmentReadiness
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts
+from tiersnap.snapshot.replay.producer_fold import OpenTransactions
+from tiersnap.snapshot.replay.snapshot_comparison import SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION, READINESS
+from tiersnap.snapshot.rows import Int32, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +33,31 @@ class CopyPlan:
     cluster_id: str | None
     digest: str
     leader_epochs: LeaderEpochs | None
-    open_transactions: tuple[tuple[int, int], ...] | None
-    provenance: Provenance | None
-    file_bytes: int | None
-    file_crc: int | None
+    open_transactions: OpenTransactions | None
+    provenance: Provenance
+    file: SnapshotFile
     comparison: SnapshotVerdict | None
     object_key: str | None
-    object_crc: int | None
+    object_crc32c: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict:
-    """A row of JUDGED; without `copy` one of READINESS.
+    """A row of READINESS: the verdict of one segment, of facts, remote storage and now.
 
     Attributes:
-        copy: None where the segment is not READY.
+        snapshot: verdict on the snapshot at next_base_offset, or at the log end.
+        compared: result of the strict comparison of the file at next_base_offset; None if none was compared.
     """
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     topic_id: str | None
     base_offset: int
     next_base_offset: int | None
     size_bytes: int
-    max_timestamp: int
+    largest_timestamp: int
     verdict: Verdict
     reason: str
     next_step: str
@@ -67,7 +68,6 @@ class StoredVerdict:
     last_stable_offset: int | None
     log_start_offset: int
     finding_count: int
-    copy: CopyPlan | None = None
 
     @classmethod
     def of(
@@ -82,8 +82,8 @@ class StoredVerdict:
             topic_id=facts.topic_id,
             base_offset=segment.base_offset,
             next_base_offset=segment.next_base_offset,
-            size_bytes=segment.size,
-            max_timestamp=segment.largest_timestamp,
+            size_bytes=segment.size_bytes,
+            largest_timestamp=segment.largest_timestamp,
             verdict=readiness.verdict,
             reason=readiness.reason,
             next_step=readiness.next_step,
@@ -97,11 +97,16 @@ class StoredVerdict:
         )
 
 
-JUDGED_ROWS = RowCodec(
-    StoredVerdict,
-    structs={"copy": RowCodec(CopyPlan, pairs={"leader_epochs": LEADER_EPOCH, "open_transactions": OPEN_TRANSACTION})},
-)
-JUDGED = pa.schema([*READINESS, JUDGED_ROWS.schema.field("copy")])
+@dataclass(frozen=True, slots=True)
+class JudgedSegment:
+    """A segment as a run judged it: a row of JUDGED."""
+
+    verdict: StoredVerdict
+    copy: CopyPlan | None = None  # None unless the segment is READY
+
+
+VERDICTS, JUDGED_ROWS = Rows(StoredVerdict), Rows(JudgedSegment)
+READINESS, JUDGED = VERDICTS.schema, JUDGED_ROWS.schema
 
 
 def readiness_batch(
@@ -109,4 +114,4 @@ def readiness_batch(
 ) -> pa.RecordBatch:
     """Return the rows of READINESS of one partition; `log_dir` is the one name of its log directory."""
     key = log_dir, partition.topic, partition.partition
-    return JUDGED_ROWS.batch((StoredVerdict.of(*key, facts, each) for each in segments), READINESS)
+    return VERDICTS.batch(StoredVerdict.of(*key, facts, each) for each in segments)

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiersnap.snapshot.codecs import RowCodec
-from tiersnap.snapshot.replay.remote_listing import ListedCopy
-from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, ListedCopy, RemoteSegmentState
+from tiersnap.snapshot.rows import Int32, Rows
 
-COPY_STARTED = "COPY_SEGMENT_STARTED"
-COPY_FINISHED = "COPY_SEGMENT_FINISHED"
-DELETE_STARTED = "DELETE_SEGMENT_STARTED"
-DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
-# In the order in which an attempt enters them within a run.
-STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
+COPY_STARTED = RemoteSegmentState.COPY_SEGMENT_STARTED
+COPY_FINISHED = RemoteSegmentState.COPY_SEGMENT_FINISHED
+DELETE_STARTED = RemoteSegmentState.DELETE_SEGMENT_STARTED
+DELETE_FINISHED = RemoteSegmentState.DELETE_SEGMENT_FINISHED
 # An id alone would do, but people give ids to topics by hand.
 TOPIC_PARTITION = ("topic", "topic_id", "partition")
+STATES = tuple(RemoteSegmentState)
 ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
+
+
+EVENTS = Rows(CopyEvent)
+REMOTE_LOG_SEGMENTS = EVENTS.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +35,27 @@ class AttemptState:
 
     topic: str
     topic_id: str | None
-    partition: int
+    partition: Int32
     attempt: ListedCopy
-    state: str
     run: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} at {self.attempt.start_offset}: {self.attempt.segment_id}"
+        return f"{self.topic}-{self.partition} at {self.attempt.base_offset}: {self.attempt.segment_id}"
 
     @property
     def is_there(self) -> bool:
         """Return whether the copy is finished, or under way."""
-        return self.state in (COPY_STARTED, COPY_FINISHED)
-
-    @property
-    def copy(self) -> ListedCopy:
-        """Return the copy that the attempt makes."""
-        return replace(self.attempt, is_finished=self.state == COPY_FINISHED)
+        return self.attempt.state in (COPY_STARTED, COPY_FINISHED)
 
 
-_COLUMNS = {"size": "segment_size_bytes", "written_at": "event_timestamp"}
-# `end_offset` is inclusive. The state is COPY_SEGMENT_FINISHED; COPY_SEGMENT_STARTED of somebody else's copy that is
-# under way, and of ours that is whole and that nobody finished.
-COPY_ROWS = RowCodec(
-    ListedCopy,
-    columns={**_COLUMNS, "is_finished": "state"},
-    pairs={"leader_epochs": LEADER_EPOCH},
-    shifted={"end_offset": -1},
-    values={"is_finished": {True: COPY_FINISHED, False: COPY_STARTED}},
-)
-_ATTEMPT = RowCodec(
-    ListedCopy,
-    columns=_COLUMNS,
-    pairs={"leader_epochs": LEADER_EPOCH},
-    shifted={"end_offset": -1},
-    without=("is_finished",),
-)
-_STATE_ROWS = RowCodec(AttemptState, parts={"attempt": _ATTEMPT})
+_STATES = Rows(AttemptState)
+STATE_COLUMNS = _STATES.names
 
 
 def read_states(rows: pa.RecordBatch) -> Iterator[AttemptState]:
     """Yield rows of REMOTE_LOG_SEGMENTS but for failures without an attempt, or without a state that was entered."""
     is_state = pc.and_(pc.is_valid(rows["segment_id"]), pc.is_valid(rows["state"]))
-    return _STATE_ROWS.read([rows.filter(is_state)])
+    return _STATES.read([rows.filter(is_state)])
 
 
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
@@ -93,7 +73,7 @@ def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
 
 
 def _order(state: AttemptState) -> tuple[int, int]:
-    return state.run, STATES.index(state.state)
+    return state.run, STATES.index(state.attempt.state)
 
 
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
@@ -104,14 +84,14 @@ def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:
-        if each.state == COPY_FINISHED:
+        if each.attempt.state is COPY_FINISHED:
             finished[each.topic_id, each.partition].append(each)
-        elif each.attempt.is_ours and each.state in (COPY_STARTED, DELETE_STARTED):
+        elif each.attempt.is_ours and each.attempt.state in (COPY_STARTED, DELETE_STARTED):
             yield each
     for copies in finished.values():
         ends: dict[int, int] = {}  # of those that begin no later, by their last epoch
         for each in sorted(copies, key=_widest_first):
-            epoch, end_offset = _last_epoch(each), each.attempt.end_offset
+            epoch, end_offset = _last_epoch(each), each.attempt.next_base_offset
             if any(end_offset <= end for newer, end in ends.items() if newer >= epoch):
                 yield each
             ends[epoch] = max(ends.get(epoch, -1), end_offset)
@@ -119,7 +99,7 @@ def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
 
 def _widest_first(state: AttemptState) -> tuple[int, int, int, str]:
     attempt = state.attempt
-    return attempt.start_offset, -attempt.end_offset, -_last_epoch(state), attempt.segment_id
+    return attempt.base_offset, -attempt.next_base_offset, -_last_epoch(state), attempt.segment_id
 
 
 def _last_epoch(state: AttemptState) -> int:

@@ -12,7 +12,6 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.collected.source import read_decodes
 from tiersnap.snapshot.formats.records import COVERED, records_crc
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -20,9 +19,10 @@ from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.segment_walk import SegmentWalk
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.tables.decodes import FILE_ROWS, Decoded, SegmentFile, StoredDecode, decode_batches, with_files
+from tiersnap.snapshot.rows import Rows
+from tiersnap.snapshot.tables.decodes import Decoded, SegmentFile, StoredDecode, decode_batches, with_files
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, TABLES, schema_of, to_batch
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES, RECORD_BATCHES_TABLE, schema_of, to_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WantedSegment:
     not_read: str | None = None
 
 
-_WANTED_ROWS = RowCodec(WantedSegment, parts={"file": FILE_ROWS})
+_WANTED_ROWS = Rows(WantedSegment)
 WANTED = _WANTED_ROWS.schema
 
 
@@ -87,7 +87,7 @@ class DecodeSegments:
     def _unread(self, file: SegmentFile, finding: Finding) -> Decoded:
         base, following = file.base_offset, file.next_base_offset
         walk = SegmentWalk("", base_offset=base, next_base_offset=following, check_crc=False, keep_rows=False)
-        return StoredDecode(walk.end(0, finding), file, self.run), [Run(base, NO_DELTAS, -1)]
+        return StoredDecode(file, walk.end(0, finding), self.run), [Run(base, NO_DELTAS, -1)]
 
     def _decode(self, wanted: WantedSegment) -> Decoded | None:
         """Return the decode; None where it is as before: nothing has changed."""
@@ -98,7 +98,7 @@ class DecodeSegments:
         runs, end = fold_segment(filesystem, segment, cuts=wanted.cuts, check_crc=self.check_crc)
         if wanted.not_read is not None and end.finding is not None and end.finding.message == wanted.not_read:
             return None
-        return StoredDecode(end, file, self.run), runs
+        return StoredDecode(file, end, self.run), runs
 
 
 def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:
@@ -108,7 +108,7 @@ def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:
 
 @dataclass(frozen=True)
 class DecodeBatches:
-    """WANTED rows -> rows of TABLES["record_batches"]; of a damaged or unreadable segment those before the damage.
+    """WANTED rows -> rows of RECORD_BATCHES_TABLE; of a damaged or unreadable segment those before the damage.
 
     Attributes:
         run: number of the run that decodes.
@@ -142,7 +142,7 @@ class DecodeBatches:
             "run": self.run,
         }
         for rows in scan:
-            yield to_batch(rows, identity, TABLES["record_batches"])
+            yield to_batch(rows, identity, RECORD_BATCHES_TABLE)
 
 
 HEADERS = ("batch_length", "crc", *(COVERED.names or ()))

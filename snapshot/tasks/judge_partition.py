@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tables.readiness import JUDGED, JUDGED_ROWS, CopyPlan, StoredVerdict
+from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, JudgedSegment, StoredVerdict
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -22,9 +22,9 @@ class JudgePartition(Policy):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
         rows = PartitionInput(batches)
-        yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies), JUDGED)
+        yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies))
 
-    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[StoredVerdict]:
+    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[JudgedSegment]:
         """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.
 
         Raises:
@@ -39,15 +39,15 @@ class JudgePartition(Policy):
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
         for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):
-            segment = StoredVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
+            verdict = StoredVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
             before = found.snapshots.get(each.facts.base_offset)
-            yield replace(segment, copy=_copy_plan(replayed, each, before)) if each.is_ready else segment
+            yield JudgedSegment(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
 
 
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:
     """Return the plan of a READY segment; `before` is what is remembered of its base offset."""
     end, is_object = judged.snapshot.found, judged.snapshot.is_object
-    assert end is not None, "READY without a snapshot"
+    assert end is not None and judged.snapshot.provenance is not None, "READY without a snapshot"
     stored = end.stored if is_object else None
     return CopyPlan(
         cluster_id=replayed.cluster_id,
@@ -55,9 +55,8 @@ def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: Snapsho
         leader_epochs=replayed.leader_epochs,
         open_transactions=open_at(judged.facts.base_offset, before),
         provenance=judged.snapshot.provenance,
-        file_bytes=end.file.size,
-        file_crc=end.file.crc32c,
-        comparison=None if is_object else end.comparison.strict,
-        object_key=None if stored is None else stored.key,
-        object_crc=None if stored is None else stored.crc32c,
+        file=end.file,
+        comparison=None if is_object else end.comparison.compared,
+        object_key=None if stored is None else stored.object_key,
+        object_crc32c=None if stored is None else stored.object_crc32c,
     )

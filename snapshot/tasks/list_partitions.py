@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.formats.indexes import decode_time_index
@@ -24,8 +23,9 @@ from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
 from tiersnap.snapshot.replay.window_start import LeaderOffsets, proving_offset, window_offset
+from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition, partition_folder
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
 
 
@@ -45,14 +45,14 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
         below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
         found = min(found, below[-1]) if len(below) > 1 else None
     leader, known = listed.leader, listed.fingerprint
-    if found is not None and leader is not None and leader.stable >= found:
+    if found is not None and leader is not None and leader.leader_stable_offset >= found:
         known = fingerprint(known, "nothing is open before the window")
     elif found is not None:
         # The window follows a snapshot that shows what is open there. Without one nothing is computed.
         proving = proving_offset([base for base in bases if base <= found], partition.snapshots, reader)
         found = found if proving is None else proving
     window = found if found is None or found > bases[0] else None
-    is_behind = listed.start is not None and listed.start.offset < (window or 0)
+    is_behind = listed.start is not None and listed.start.snapshot_offset < (window or 0)
     return replace(
         listed,
         fingerprint=known,
@@ -115,7 +115,7 @@ class SourceFolder:
     told: ToldOfPartition = NOTHING_TOLD
 
 
-FOLDER_ROWS = RowCodec(SourceFolder, parts={"told": RowCodec(ToldOfPartition)})
+FOLDER_ROWS = Rows(SourceFolder)
 FOLDERS = FOLDER_ROWS.schema
 
 
@@ -176,7 +176,7 @@ class UnreadSnapshot:
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     end_offset: int
     object: str | None
     not_read: str | None
@@ -191,12 +191,14 @@ class UnreadSnapshot:
         return self.not_read is not None
 
 
-_UNREAD_ROWS = RowCodec(UnreadSnapshot)
+_UNREAD_ROWS = Rows(UnreadSnapshot)
 UNREAD = _UNREAD_ROWS.schema
-ANSWERED = pa.schema([PARTITIONS.field(name) for name in PARTITION_KEY])
+ANSWERED = pa.schema([UNREAD.field(name) for name in PARTITION_KEY])
 
 
 def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """UNREAD rows -> ANSWERED rows, one for each file that gives another answer than before."""
     for batch in batches:
-        yield _UNREAD_ROWS.batch((each for each in _UNREAD_ROWS.read([batch]) if each.is_answered()), ANSWERED)
+        yield _UNREAD_ROWS.batch(each for each in _UNREAD_ROWS.read([batch]) if each.is_answered()).select(
+            PARTITION_KEY
+        )

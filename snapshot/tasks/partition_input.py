@@ -21,19 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
-from tiersnap.snapshot.tables.decodes import StoredDecode, read_decodes
+from tiersnap.snapshot.tables.decodes import SEGMENTS, StoredDecode, read_decodes
 from tiersnap.snapshot.tables.deltas import columns_of
-from tiersnap.snapshot.tables.facts import StoredResults, read_facts
+from tiersnap.snapshot.tables.facts import PARTITIONS, StoredResults, read_facts
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
-from tiersnap.snapshot.tables.remote_log_segments import read_states
-from tiersnap.snapshot.tables.schemas import (
-    PARTITION_KEY,
-    PARTITIONS,
-    RECORD_BATCH_FIELDS,
-    REMOTE_LOG_SEGMENTS,
-    SEGMENTS,
-    schema_of,
-)
+from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_states
+from tiersnap.snapshot.tables.schemas import RECORD_BATCH_FIELDS, schema_of
 
 INPUT_ORDER = ("source", "offset", "part")
 
@@ -49,15 +42,17 @@ class Source(IntEnum):
     BATCHES = 5
 
 
+_KEY = (("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+_ORDER = (("source", pa.int32()), ("offset", pa.int64()), ("part", pa.int32()))
+
+
 def _struct(schema: pa.Schema) -> pa.StructType:
     return pa.struct([field.with_nullable(True) for field in schema])
 
 
 INPUT = schema_of(
-    *(PARTITIONS.field(name) for name in PARTITION_KEY),
-    ("source", pa.int32()),
-    ("offset", pa.int64()),
-    ("part", pa.int32()),
+    *_KEY,
+    *_ORDER,
     ("listed", _struct(LISTED)),
     ("fact", _struct(PARTITIONS)),
     ("copy", _struct(REMOTE_LOG_SEGMENTS)),
@@ -82,10 +77,8 @@ HEADER = pa.struct(
     ]
 )
 SURVEY_INPUT = schema_of(
-    *(PARTITIONS.field(name) for name in PARTITION_KEY),
-    ("source", pa.int32()),
-    ("offset", pa.int64()),
-    ("part", pa.int32()),
+    *_KEY,
+    *_ORDER,
     ("fact", _struct(PARTITIONS)),
     ("decode", _struct(SEGMENTS)),
     ("header", HEADER),
@@ -114,7 +107,7 @@ class PartitionInput:
         facts = [fact for rows in self._of(Source.FACTS) for fact in read_facts(rows)]
         self.results = StoredResults.of(facts) if facts else None
         states = (state for rows in self._of(Source.COPIES) for state in read_states(rows))
-        self.copies = [state.copy for state in states if state.is_there]
+        self.copies = [state.attempt for state in states if state.is_there]
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a source, if they come next."""

@@ -15,8 +15,7 @@ from tiersnap.snapshot.replay.partition_listing import PartitionListing
 from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
-from tiersnap.snapshot.tables.deltas import parts
-from tiersnap.snapshot.tables.facts import Fact, FactKind, Problem, StoredReplay, StoredResults, fact_batches
+from tiersnap.snapshot.tables.facts import Fact, FactKind, StoredReplay, StoredResults, fact_batches, state_batches
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -37,7 +36,10 @@ class ReplayPartition(ListingReplay):
         listing = rows.listed.listing
         replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.results))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)
-        yield from fact_batches(facts_of(replayed, rows.listed, listing, self.run, digest))
+        facts = list(facts_of(replayed, rows.listed, listing, self.run, digest))
+        yield from fact_batches(facts)
+        if replayed.state is not None:
+            yield from state_batches(facts[0], replayed.state.deltas)
 
 
 @dataclass
@@ -59,10 +61,7 @@ class TableDecodes:
         if found is None:
             return None
         decode, runs = found
-        finding = decode.end.finding
-        return runs, decode.end if finding is None else replace(
-            decode.end, finding=replace(finding, path=segment.log.path)
-        )
+        return runs, decode.end
 
 
 def resume_of(results: StoredResults | None) -> Resume:
@@ -86,7 +85,7 @@ def facts_of(
         options_digest: ReplayOptions.digest.
     """
     found, state = replayed.examination, replayed.state
-    fact = partial(Fact, listed.log_dir, listed.topic, listed.partition, run=run)
+    fact = partial(Fact, log_dir=listed.log_dir, topic=listed.topic, partition=listed.partition, run=run)
     stored = StoredReplay(
         facts=found.facts, fingerprint=f"{listed.fingerprint}:{options_digest}" if replayed.is_finished else ""
     )
@@ -107,20 +106,13 @@ def facts_of(
             history_from=state.history_from,
             has_adopted=state.has_adopted,
         )
-    yield fact(kind=FactKind.REPLAYED, replayed=stored)
-    if state is not None:
-        for number, piece in enumerate(parts(state.deltas)):
-            yield fact(kind=FactKind.STATE, part=number, deltas=piece)
+    yield fact(kind=FactKind.REPLAYED, replay=stored)
     for snapshot in found.reached.values():
-        yield fact(kind=FactKind.BOUNDARY, offset=snapshot.offset, boundary=snapshot)
+        yield fact(kind=FactKind.BOUNDARY, snapshot=snapshot)
     for segment in found.segments:
-        yield fact(kind=FactKind.SEGMENT, offset=segment.base_offset, segment=segment)
-    for number, each in enumerate(found.findings):
-        problem = Problem(finding_kind=each.kind, path=each.path, position=each.position, message=each.message)
-        yield fact(kind=FactKind.FINDING, part=number, problem=problem)
+        yield fact(kind=FactKind.SEGMENT, segment=segment)
+    for number, finding in enumerate(found.findings):
+        yield fact(kind=FactKind.FINDING, part=number, finding=finding)
     for number, error in enumerate(replayed.errors):
-        told = RecordedError.of(error, told_at(listing.partition, error))
-        problem = Problem(
-            message=told.message, is_transient=told.is_transient, error_type=told.error_type, hint=told.hint
-        )
-        yield fact(kind=FactKind.ERROR, part=number, problem=problem)
+        recorded = RecordedError.of(error, told_at(listing.partition, error))
+        yield fact(kind=FactKind.ERROR, part=number, error=recorded)

@@ -7,12 +7,11 @@ everything: the tables keep the state there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, WriteOutcome, outcomes
@@ -24,12 +23,11 @@ from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
-SIMULATED = RowCodec(WriteOutcome)
+SIMULATED = Rows(WriteOutcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,13 @@ class WhatIfRow:
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     answers: WriteOutcome | None = None
     differs: bool | None = None
     counts: SimulatedCounts | None = None
 
 
-_COUNTS = RowCodec(SimulatedCounts, parts={"tally": RowCodec(Tally, without=("era",))})
-WHAT_IF = RowCodec(WhatIfRow, parts={"answers": SIMULATED, "counts": _COUNTS})
+WHAT_IF = Rows(WhatIfRow)
 
 
 @dataclass(frozen=True)
@@ -99,12 +96,12 @@ class SimulatePartition:
     def rows(self, found: LogTables) -> Iterator[WhatIfRow]:
         """Yield the answers, and the counts behind them."""
         key = found.results.log_dir, found.results.topic, found.results.partition
-        tally = Tally(self.brokers[-1])
+        tally = Tally()
         both = self._both(found)
         if both is not None:
             given = Circumstances(found.replayed.facts.log_start_offset, self.transaction_version)
             classes = list(what_if(both.leader, both.replica, self.brokers, given))
-            tally.add(classes)
+            tally.add(classes, self.brokers[-1])
             ids = both.leader.entries["producer_id"].tolist()
             for each in outcomes(classes, ids, self.brokers, self.clients, given):
                 yield WhatIfRow(*key, each, each.differs)
@@ -128,9 +125,6 @@ class SimulatePartition:
             found.batches.compress(found.batches["first_offset"] >= offset),
             BrokerExpiry(self.expiry.now, self.producer_expiration),
         )
-
-
-_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,6 @@ def survey_of(found: LogTables) -> Survey:
     """Return the survey of a partition from its tables, as a pass over its log would make it."""
     results, facts = found.results, found.replayed.facts
     snapshots, log_end = results.snapshots, facts.log_end_offset
-    ends = {base: snapshots.get(each.next_base_offset or log_end) for base, each in results.segments.items()}
     return Survey(
         results.log_dir,
         results.topic,
@@ -167,11 +160,8 @@ def survey_of(found: LogTables) -> Survey:
         facts.internal or facts.compacted,
         facts.log_start_offset,
         log_end,
-        tuple(
-            replace(each, snapshot=_NOT_REACHED if (end := ends[base]) is None else end.comparison)
-            for base, each in results.segments.items()
-        ),
-        {offset: SnapshotFound(each.comparison, each.file.size) for offset, each in snapshots.items()},
+        tuple(results.segments.values()),
+        {offset: SnapshotFound(each.comparison, each.file.file_bytes) for offset, each in snapshots.items()},
         {offset: each.open_transactions for offset, each in snapshots.items()},
         None if found.end is None else ReplicaState.of(found.end, found.batches),
         found.sightings,

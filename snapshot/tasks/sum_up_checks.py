@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
-from tiersnap.snapshot.report.remote_checks import CHECKS, Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.readiness.remote_check import CHECKS
+from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.rows import Int32, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,21 +18,21 @@ class CheckedPartition:
 
     topic: str
     topic_id: str | None
-    partition: int
+    partition: Int32
     checked: RemoteChecked
 
 
-_CODEC = RowCodec(CheckedPartition, parts={"checked": RowCodec(RemoteChecked)})
-SUMMED = _CODEC.schema
+_ROWS = Rows(CheckedPartition)
+SUMMED = _ROWS.schema
 
 
 def sum_up(_: object, group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give the SUMMED row of a partition, whose checks come in batches."""
     found = remote_checked(CHECKS.read(group))
-    yield _CODEC.batch(CheckedPartition(*key, each) for key, each in found.items())
+    yield _ROWS.batch(CheckedPartition(*key, each) for key, each in found.items())
 
 
 def of_summed(rows: Iterable[Mapping[str, object]]) -> dict[Key, RemoteChecked]:
     """Return SUMMED rows as what `remote_checked` returns of all."""
-    found = map(_CODEC.of_row, rows)
+    found = _ROWS.read_dicts(list(rows))
     return {(each.topic, each.topic_id, each.partition): each.checked for each in found}

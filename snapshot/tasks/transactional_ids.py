@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
 from tiersnap.snapshot.log.log_dir import read_partition
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tasks.sources import LogDirSource, open_source
 
 
@@ -23,8 +23,8 @@ class IdOfProducer:
     offset: int  # of the record
 
 
-_CODEC = RowCodec(IdOfProducer)
-TRANSACTIONAL_IDS = _CODEC.schema
+_ROWS = Rows(IdOfProducer)
+TRANSACTIONAL_IDS = _ROWS.schema
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ListTransactionalIds:
         for batch in batches:
             named = (batch.column(name).to_pylist() for name in ("log_dir", "folder"))
             for log_dir, folder in zip(*named, strict=True):
-                yield _CODEC.batch(self._ids(log_dir, folder))
+                yield _ROWS.batch(self._ids(log_dir, folder))
 
     def _ids(self, uri: str, folder: str) -> Iterator[IdOfProducer]:
         source = open_source(uri)

@@ -1,4 +1,4 @@
-"""Rows of the table `partitions` as dicts, the fields of their kind beside the key."""
+"""Rows of the table `partitions` as dicts, judged."""
 
 from __future__ import annotations
 
@@ -8,43 +8,21 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.tables.facts import JUDGED
-from tiersnap.snapshot.tables.schemas import PARTITIONS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
 Row = dict[str, Any]
 
-_COLUMN_OF = {
-    "REPLAYED": "replayed",
-    "STATE": "state",
-    "BOUNDARY": "boundary",
-    "SEGMENT": "segment",
-    "FINDING": "problem",
-    "ERROR": "problem",
-}
-_STRUCTS = frozenset(_COLUMN_OF.values())
 
-
-def flat(row: Mapping[str, Any]) -> Row:
-    """A row of PARTITIONS with the fields of its struct beside the key."""
-    column = _COLUMN_OF.get(row["kind"])
-    found = {name: value for name, value in row.items() if name not in _STRUCTS}
-    return found if column is None else found | (row.get(column) or {})
-
-
-def nested(row: Mapping[str, Any]) -> Row:
-    """The inverse of `flat`."""
-    found = {name: row[name] for name in PARTITIONS.names if name not in _STRUCTS}
-    column = _COLUMN_OF.get(row["kind"])
-    if column is None:
-        return found
-    return found | {column: {field.name: row.get(field.name) for field in PARTITIONS.field(column).type}}
+def offset_of(row: Mapping[str, Any]) -> int:
+    """Where a fact stands among those of its replay."""
+    return next((row[name] for name in ("offset", "base_offset") if row.get(name) is not None), 0)
 
 
 def judged(task: JudgePartition, facts: Iterable[Mapping[str, Any]], copies: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Rows of JUDGED of one partition; `facts` are flat, and of its `copies` the newest states."""
-    places = [(Source.FACTS, row["offset"], row["part"], "fact", nested(row)) for row in facts if row["kind"] in JUDGED]
-    places += [(Source.COPIES, row["start_offset"], 0, "copy", dict(row)) for row in copies]
+    """Rows of JUDGED of one partition; of its `copies` the newest states."""
+    places = [(Source.FACTS, offset_of(row), row["part"], "fact", dict(row)) for row in facts if row["kind"] in JUDGED]
+    places += [(Source.COPIES, row["base_offset"], 0, "copy", dict(row)) for row in copies]
     rows = [
         {"source": int(source), "offset": offset, "part": part, column: row}
         for source, offset, part, column, row in sorted(places, key=lambda each: each[:3])

@@ -1,6 +1,6 @@
 """The joins of the fleet's pipeline in plain Python over rows: the readable reference of jobs.pipeline.
 
-Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them; facts as `fact_rows.flat` has them.
+Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.reference.fact_rows import nested
-from tiersnap.snapshot.errors import RECORDED
+from tests.reference.fact_rows import offset_of
+from tiersnap.snapshot.errors import RecordedError
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
@@ -76,8 +77,8 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
     )
     is_lost = replayed is not None and lost_run is not None and lost_run >= replayed["run"]
     start = None if replayed is None or is_lost else _start_offset(listed, replayed, options_digest)
-    if start is None and listed["start"] is not None and listed["start"]["crc32c"] is not None:
-        start = listed["start"]["offset"]
+    if start is None:
+        start = listed["snapshot_offset"]
     known = {segment["base_offset"]: tables.decodes(key, segment["base_offset"]) for segment in listed["segments"]}
     left_out = [
         segment
@@ -93,7 +94,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         is_as_it_was &= not _is_other_than_decoded(listed, segment, parts, tables)
         was_read = not parts or parts[0]["finding_kind"] not in NOT_READ
         if not (is_as_it_was and was_read):
-            not_read = parts[0]["finding_message"] if is_as_it_was else None
+            not_read = parts[0]["message"] if is_as_it_was else None
             of_it = {name: segment[name] for name in _WANTED}
             wanted.append({"topic_id": listed["topic_id"], **of_it, "not_read": not_read})
     retry_count = sum(segment["not_read"] is not None for segment in wanted)
@@ -165,7 +166,7 @@ def _is_other_than_decoded(listed: Row, segment: Row, parts: list[Row], tables: 
     return listed["topic_id"] is not None and any(
         row["error_type"] == "SegmentChangedError"
         and (row["topic_id"], row["partition"]) == (listed["topic_id"], listed["partition"])
-        and row["start_offset"] == segment["base_offset"]
+        and row["base_offset"] == segment["base_offset"]
         and row["run"] >= parts[0]["run"]
         for row in tables.remote_log_segments
         if parts
@@ -181,10 +182,10 @@ def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_cr
         known["next_base_offset"] is None
         and known["valid_bytes"] == known["size_bytes"] > 0
         and segment["next_base_offset"] is not None
-        and known["log_end_offset"] <= segment["next_base_offset"]
+        and known["last_offset"] < segment["next_base_offset"]
     )
     is_closed = segment["next_base_offset"] is not None
-    reached = [cut for cut in segment["cuts"] if is_closed or cut <= known["log_end_offset"]]
+    reached = [cut for cut in segment["cuts"] if is_closed or cut <= known["last_offset"] + 1]
     return (
         (segment["size_bytes"], segment["modified_ns"], topic_id)
         == (known["size_bytes"], known["modified_ns"], known["topic_id"])
@@ -208,7 +209,7 @@ def replay_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
     shown = [row for row in decodes if edge is not None and row["base_offset"] >= edge]
     return [
         _input(listed, Source.LISTED, 0, 0, listed=listed),
-        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
+        *sorted((_input(row, Source.FACTS, offset_of(row), row["part"], fact=row) for row in facts), key=_place),
         *sorted((_input(row, Source.WINDOW, row["base_offset"], row["part"], decode=row) for row in shown), key=_place),
         *sorted(
             (_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
@@ -227,8 +228,8 @@ def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
     ]
     of_key = dict(zip(PARTITION_KEY, key, strict=True))
     return [
-        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
-        *sorted((_input(of_key, Source.COPIES, row["start_offset"], 0, copy=row) for row in copies), key=_place),
+        *sorted((_input(row, Source.FACTS, offset_of(row), row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_input(of_key, Source.COPIES, row["base_offset"], 0, copy=row) for row in copies), key=_place),
     ]
 
 
@@ -266,7 +267,7 @@ def _order(row: Row) -> tuple[int, int]:
 def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:
     """Rows to append to `remote_log_segments` so that it says what was found."""
     known = current(remote_log_segments)
-    nothing = dict.fromkeys(("error", *RECORDED))
+    nothing = dict.fromkeys(Rows(RecordedError).names)
     rows = []
     for partition in (row for row in listed if row["topic_id"] is not None):
         of_it = {name: partition[name] for name in ("topic", "topic_id", "partition")}
@@ -277,15 +278,15 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
             is_new = before is None or before["state"] == STATES[3] or (before["state"], copy["state"]) == STATES[:2]
             is_none_any_more = before is not None and (copy["state"], before["state"]) == STATES[:2] and copy["is_ours"]
             if is_new or is_none_any_more:
-                rows.append({**of_it, **copy, **nothing, "bytes": 0, "run": run})
-        if partition["remote_error"] is None and partition["segments"]:
+                rows.append({**of_it, **copy, **nothing, "object_bytes": 0, "rebuilt_indexes": {}, "run": run})
+        if partition["error"] is None and partition["segments"]:
             local_start = partition["segments"][0]["base_offset"]
             rows += [
                 {**row, "state": STATES[3], "run": run}
                 for attempt, row in known.items()
                 if attempt[:3] == place
                 and row["state"] in STATES[:2]
-                and row["end_offset"] >= local_start
+                and row["next_base_offset"] > local_start
                 and row["segment_id"] not in seen
             ]
     return rows

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.reference import fleet_joins
-from tests.reference.fact_rows import flat, nested
 from tests.reference.fleet_joins import Row, Tables, input_batches, key_of
 from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
@@ -30,12 +29,12 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
-from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.all_tables import TABLES
+from tiersnap.snapshot.tables.readiness import READINESS
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import (
     FOLDER_ROWS,
-    FOLDERS,
     NOTHING_TOLD,
     UNREAD,
     ListPartitions,
@@ -76,8 +75,8 @@ class Ran:
     @property
     def failures(self) -> list[tuple[str, bool]]:
         """(message, whether it may pass)."""
-        replayed = [(row["message"], row["is_transient"]) for row in self.facts if row["kind"] == "ERROR"]
-        unknown = [(row["remote_error"], row["is_transient"]) for row in self.listed if row["remote_error"] is not None]
+        replayed = [(row["error"], row["is_transient"]) for row in self.facts if row["kind"] == "ERROR"]
+        unknown = [(row["error"], row["is_transient"]) for row in self.listed if row["error"] is not None]
         return replayed + unknown + [(row["error"], row["is_transient"]) for row in self.tiered if row["error"]]
 
     @property
@@ -93,7 +92,7 @@ class Ran:
     @property
     def segments_tiered(self) -> int:
         """Copies that this run made."""
-        return sum(row["state"] == "COPY_SEGMENT_FINISHED" and row["bytes"] > 0 for row in self.tiered)
+        return sum(row["state"] == "COPY_SEGMENT_FINISHED" and row["object_bytes"] > 0 for row in self.tiered)
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -103,7 +102,7 @@ class Ran:
 
     def boundaries(self) -> dict[int, str]:
         """What was said of the file at each offset."""
-        return {row["offset"]: row["found"] for row in self.facts if row["kind"] == "BOUNDARY"}
+        return {row["offset"]: row["compared"] for row in self.facts if row["kind"] == "BOUNDARY"}
 
     @property
     def did_nothing(self) -> bool:
@@ -175,7 +174,7 @@ class Runner:
         observe = Observe(RemoteLocation(store, self.layout), refuses_plaintext=True)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
         folders = [SourceFolder(*each, told) for each in found.folders]
-        ran.listed = _rows(look(iter([FOLDER_ROWS.batch(folders, FOLDERS)])))
+        ran.listed = _rows(look(iter([FOLDER_ROWS.batch(folders)])))
 
         digest = options.digest(place=store.uri if apply else None)
 
@@ -205,7 +204,7 @@ class Runner:
         replay = ReplayPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
-                ran.facts += map(flat, _rows(replay(input_batches(fleet_joins.replay_input(row, change, tables)))))
+                ran.facts += _rows(replay(input_batches(fleet_joins.replay_input(row, change, tables))))
         append("partitions", ran.facts)
         append("remote_log_segments", fleet_joins.differences(ran.listed, tables.remote_log_segments, run=number))
 
@@ -213,14 +212,14 @@ class Runner:
             tierer = Tierer(run_id, now, warehouse=str(self.folder), wait=0, pause=lambda _: None)
             # The bytes of what was collected lie elsewhere.
             ready = [row for row in judged() if row["verdict"] == "READY" and row["log_dir"] not in found.collected]
-            for row in (row for row in ran.listed if row["remote_error"] is None):
+            for row in (row for row in ran.listed if row["error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
                 rows = ready_rows(row, mine)
                 ran.ready += rows
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(RemoteLocation(store, self.layout), tierer)(iter([batch])))
-            append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])
-        ran.readiness = [{name: row[name] for name in schemas.READINESS.names} for row in judged()]
+            append("remote_log_segments", [{**row, "run": number} for row in ran.tiered])
+        ran.readiness = [{name: row[name] for name in READINESS.names} for row in judged()]
         return ran
 
 
@@ -230,14 +229,12 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
 
 def as_table(name: str, rows: list[Row]) -> list[Row]:
     """The rows as the table gives them back."""
-    return [flat(row) if name == "partitions" else row for row in arrow_table(name, rows).to_pylist()]
+    return arrow_table(name, rows).to_pylist()
 
 
 def arrow_table(name: str, rows: list[Row]) -> pa.Table:
     """Rows of `Tables` in the columns of the table."""
-    return pa.Table.from_pylist(
-        [nested(row) if name == "partitions" else row for row in rows], schema=schemas.TABLES[name]
-    )
+    return pa.Table.from_pylist(rows, schema=TABLES[name])
 
 
 def ready_rows(listed: Row, ready: list[Row]) -> list[Row]:
@@ -246,5 +243,5 @@ def ready_rows(listed: Row, ready: list[Row]) -> list[Row]:
     rows = []
     for row in ready:
         sizes = {name: size for name, size in files[row["base_offset"]].items() if name.endswith("_index_bytes")}
-        rows.append({**row, **sizes, "verdict": row["snapshot"], **row["copy"]})
+        rows.append({**row, **sizes})
     return rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.report.run_info import RunInfo
-from tiersnap.snapshot.tables.schemas import READINESS
+from tiersnap.snapshot.tables.readiness import READINESS
 
 GIB = 1 << 30
 TIMESTAMP = 1_600_000_000_000  # ms, 2020-09-13
@@ -71,7 +71,7 @@ def row(
         "base_offset": base_offset,
         "next_base_offset": next_base_offset,
         "size_bytes": GIB,
-        "max_timestamp": TIMESTAMP + base_offset,
+        "largest_timestamp": TIMESTAMP + base_offset,
         "verdict": verdict,
         "reason": REASONS.get(verdict, "").format(base=base_offset, end=next_base_offset),
         "next_step": NEXT_STEP[Verdict(verdict)] if verdict in list(Verdict) else "",
@@ -150,7 +150,7 @@ def fleet_table(topics: int, partitions: int, segments: int, *, seed: int = 1) -
         "base_offset": position * step,
         "next_base_offset": pa.array((position + 1) * step, mask=position == closed),
         "size_bytes": rng.integers(GIB // 2, GIB, n),
-        "max_timestamp": TIMESTAMP + position,
+        "largest_timestamp": TIMESTAMP + position,
         "verdict": pa.array(names).take(pa.array(verdict)),
         "reason": pa.array([REASONS[name].format(base=0, end=1) for name in names.tolist()]).take(pa.array(verdict)),
         "next_step": pa.array([NEXT_STEP[Verdict(name)] for name in names.tolist()]).take(pa.array(verdict)),

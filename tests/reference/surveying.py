@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.reference.fact_rows import nested
+from tests.reference.fact_rows import offset_of
 from tests.reference.fleet_joins import Row, Tables, key_of, newest
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -46,10 +46,10 @@ def headers_of(log_dir: Path, topic: str = ".*") -> list[Row]:
 def survey_input(tables: Tables, key: tuple[Any, ...], record_batches: list[Row] | None) -> list[Row]:
     """Rows of SURVEY_INPUT of one partition, in order."""
     facts = [row for row in tables.facts(key) if row["kind"] in FACTS]
-    segments = {row["offset"]: row for row in facts if row["kind"] == "SEGMENT"}
+    segments = {row["base_offset"]: row for row in facts if row["kind"] == "SEGMENT"}
     decodes = [row for base in sorted(segments) for row in tables.decodes(key, base)]
     rows = [
-        *sorted((_row(key, Source.FACTS, row["offset"], row["part"], fact=nested(row)) for row in facts), key=_place),
+        *sorted((_row(key, Source.FACTS, offset_of(row), row["part"], fact=row) for row in facts), key=_place),
         *sorted(
             (_row(key, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
         ),

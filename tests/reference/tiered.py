@@ -20,13 +20,13 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
-from tiersnap.remote_storage.upload.tier_job import CopyEvent
-from tiersnap.remote_storage.upload.tier_task import TIERED_ROWS
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
+from tiersnap.snapshot.replay.remote_listing import CopyEvent
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.tables.remote_log_segments import EVENTS
 
 
 def aiven(store: ObjectStore) -> RemoteLocation:
@@ -98,4 +98,4 @@ def _source(ref: FileRef | None) -> SourceFile | None:
 
 def rows_of(events: Iterable[CopyEvent]) -> list[dict[str, Any]]:
     """The events as a Spark task gives them."""
-    return [TIERED_ROWS.to_row(event) for event in events]
+    return [EVENTS.as_dict(event) for event in events]

@@ -112,7 +112,7 @@ def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_pa
     for ran in (decode(logs, warehouse), decode(logs, warehouse), *both_audits(logs, warehouse)[:1]):
         assert ran.exit_code == 5, ran.err
         (finding,) = result(ran)["findings"]
-        assert (finding["kind"], finding["path"], finding["position"]) == ("BAD_CRC", path, position)
+        assert (finding["finding_kind"], finding["path"], finding["position"]) == ("BAD_CRC", path, position)
         assert "tiersnap scan LOGDIR says what to do" in ran.err
     of_table = both_audits(logs, warehouse)[1]
     assert of_table.exit_code == 5

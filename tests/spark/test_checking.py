@@ -21,7 +21,7 @@ from tiersnap.jobs.pipeline.maintenance import superseded
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.tables.schemas import TABLES
+from tiersnap.snapshot.tables.all_tables import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 LOGS = Path(__file__).parents[1] / "data/kafka-3.9.1/logs"

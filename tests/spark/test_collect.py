@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.reference.all_logs import assemble
-from tests.reference.fact_rows import flat
 from tests.reference.log_builder import data_batch
 from tests.reference.recovered import DATA
 from tests.reference.schemas import assert_follows_schema
@@ -57,8 +56,7 @@ def snapshots(work: Path) -> dict[str, list[Any]]:
 
 def table(work: Path, name: str, *without: str) -> list[dict[str, Any]]:
     rows = DeltaTable(str(work / "warehouse" / name)).to_pyarrow_table().to_pylist()
-    plain = [flat(row) if name == "partitions" else row for row in rows]
-    return sorted(({each: row[each] for each in row if each not in without} for row in plain), key=repr)
+    return sorted(({each: row[each] for each in row if each not in without} for row in rows), key=repr)
 
 
 def test_what_was_collected_gives_the_entries_boundaries_and_snapshots_of_the_log_itself(

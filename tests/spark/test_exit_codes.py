@@ -58,7 +58,7 @@ def sources(sites: dict[str, Site]) -> list[str | Path]:
 
 def findings_of(ran: Ran) -> set[tuple[str, str]]:
     """Kinds and paths."""
-    return {(each["kind"], each["path"]) for each in json.loads(ran.out)["result"]["findings"]}
+    return {(each["finding_kind"], each["path"]) for each in json.loads(ran.out)["result"]["findings"]}
 
 
 @pytest.mark.parametrize("flags", [(), ("--apply",)], ids=["plan", "apply"])
@@ -89,6 +89,8 @@ def test_decode_and_audit_end_as_the_page_says(
     codes = {}
     for name, site in sites.items():
         below = tuple(f"{log_dir}/" for log_dir in site.log_dirs)
-        found = exit_code_of_kinds(FindingKind(each["kind"]) for each in findings if each["path"].startswith(below))
+        found = exit_code_of_kinds(
+            FindingKind(each["finding_kind"]) for each in findings if each["path"].startswith(below)
+        )
         codes[name] = 5 if harmed & {*map(str, site.log_dirs)} else int(found)
     assert codes == {name: told_code(name, column) for name in sites}

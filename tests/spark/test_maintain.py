@@ -21,7 +21,7 @@ from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -36,7 +36,7 @@ def read(warehouse: Warehouse) -> list[list[str]]:
 
 
 def frame(spark: SparkSession, rows: list[dict], name: str) -> DataFrame:
-    schema = schemas.TABLES[name]
+    schema = TABLES[name]
     return spark.createDataFrame(arrow_table(name, rows), of_arrow(schema))
 
 

@@ -85,7 +85,7 @@ def test_a_killed_run_is_finished_with_one_copy_of_each_segment(
         assert kinds[kind] == Counter(dict.fromkeys(kinds[KeyKind.LOG], 1)), kind
     # What the killed run copied is found in remote storage, what it left half way is not.
     rows = DeltaTable(str(warehouse / "remote_log_segments")).to_pyarrow_table().to_pylist()
-    finished = [row["start_offset"] for row in rows if row["state"] == SegmentState.COPY_SEGMENT_FINISHED.name]
+    finished = [row["base_offset"] for row in rows if row["state"] == SegmentState.COPY_SEGMENT_FINISHED.name]
     assert len(finished) == len({row["segment_id"] for row in rows}) == 18
     first, *second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))
     # What it had committed is not done again, and is in the history.

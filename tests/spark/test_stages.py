@@ -18,11 +18,10 @@ from pyspark.sql.functions import col
 from tests.reference import fleet_joins as reference
 from tests.reference.aging_log import NOW, AgingLog
 from tests.reference.command import tiersnap
-from tests.reference.fact_rows import flat
 from tests.reference.fleet_joins import Row, Tables
 from tests.reference.fleet_run import Ran, Runner, arrow_table, as_table
 from tests.reference.living_log import STEPS, LivingLog, live
-from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
+from tests.reference.log_builder import TIMESTAMP, data_batch, leader_epochs_text, write_partition
 from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.poisoned_tier import poisoned_tier
@@ -52,9 +51,12 @@ from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.replay_start import is_continued
-from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.all_tables import TABLES
+from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
+from tiersnap.snapshot.tables.readiness import READINESS
+from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -121,7 +123,7 @@ class Stages:
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), of_arrow(schema))
 
     def table(self, tables: Tables, name: str) -> DataFrame:
-        return self.spark.createDataFrame(arrow_table(name, getattr(tables, name)), of_arrow(schemas.TABLES[name]))
+        return self.spark.createDataFrame(arrow_table(name, getattr(tables, name)), of_arrow(TABLES[name]))
 
     def findings(self) -> DataFrame:
         table = self.table(self.after, "partitions")
@@ -144,7 +146,7 @@ class Stages:
         task = DecodeSegments(check_crc=True, run=self.number)
         frame = decoding.decode(decoding.wanted_segments(changed), task, decoding.Work(segments=8, bytes=1 << 30))
         expected = [row for row in self.after.segments if row["run"] == self.number]
-        assert collected(frame, schemas.SEGMENTS) == plain(expected, schemas.SEGMENTS)
+        assert collected(frame, SEGMENTS) == plain(expected, SEGMENTS)
 
     def check_facts(self, changed: DataFrame, runner: Runner) -> None:
         """What was put lies there by now, so it is not put by this replay."""
@@ -155,24 +157,24 @@ class Stages:
         replayed = replaying.Changed(wanted, wanted.count(), segments=1)
         rows = replaying.partition_input(self.listed, replayed, *tables, is_bounded=self.is_bounded)
         frame = replaying.replay(rows, task)
-        observed = [flat(row) for row in frame.toArrow().to_pylist()]
+        observed = frame.toArrow().to_pylist()
         assert facts_of(observed) == facts_of(self.ran.facts)
 
     def check_differences(self) -> list[Row]:
         table = self.table(self.before, "remote_log_segments")
         expected = reference.differences(self.ran.listed, self.before.remote_log_segments, run=self.number)
         frame = listing.differences(self.listed, table, run=self.number)
-        assert collected(frame, schemas.REMOTE_LOG_SEGMENTS) == plain(expected, schemas.REMOTE_LOG_SEGMENTS)
+        assert collected(frame, REMOTE_LOG_SEGMENTS) == plain(expected, REMOTE_LOG_SEGMENTS)
         return expected
 
     def check_ready(self, found: list[Row], now: int) -> None:
-        readiness = self.judged(self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS), now)
+        readiness = self.judged(self.frame(self.before.remote_log_segments + found, REMOTE_LOG_SEGMENTS), now)
         frame = tiering.ready_segments(readiness, self.listed, READY)
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
-        frame = self.judged(self.table(self.after, "remote_log_segments"), now).drop("copy")
-        assert collected(frame, schemas.READINESS) == plain(self.ran.readiness, schemas.READINESS)
+        frame = self.judged(self.table(self.after, "remote_log_segments"), now).select(*READINESS.names)
+        assert collected(frame, READINESS) == plain(self.ran.readiness, READINESS)
 
 
 def test_every_stage_says_what_the_joins_in_plain_python_say(
@@ -194,7 +196,7 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         ran = runner(sources=sources)
         stages = Stages(spark, before, runner.tables, ran, run, look=Observe(aiven(runner.store)))
         continued += sum(
-            is_continued(each.on_disk(""), each.remote.copies) is True for each in map(LISTED_ROWS.of_row, ran.listed)
+            is_continued(each.on_disk(""), each.remote.copies) is True for each in LISTED_ROWS.read_dicts(ran.listed)
         )
         changed = stages.check_changes(runner.store.uri)
         stages.check_decodes(changed)
@@ -242,7 +244,7 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     poisoned = poisoned_tier(tmp_path / "at", "churn-0", rebuilt=5, local_from=7, remote=Path(earlier.remote))
     runner = Runner(tmp_path / "new", tmp_path, remote=earlier.remote, runs=10)
     ran = runner(sources=(*sources, str(poisoned.logs)))
-    started = [row["topic"] for row in ran.listed if row["start"]]
+    started = [row["topic"] for row in ran.listed if row["snapshot_offset"] is not None]
     assert len(started) == 3
     assert all(change["left_out_count"] for change in ran.changes if change["topic"] in started)
     of_files = {row["offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"}
@@ -261,7 +263,7 @@ def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: Spa
     folder = write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=30, indexes=True)
     epochs = folder / "leader-epoch-checkpoint"
     text = epochs.read_text()
-    epochs.unlink()  # so that nothing is tiered yet
+    epochs.write_text(leader_epochs_text([(0, 30)]))  # so that nothing is tiered yet
     runner = Runner(tmp_path, tmp_path / "logs")
     runner(check_crc=False)
 
@@ -373,9 +375,9 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
     key = {"log_dir": "/logs", "topic": "orders", "partition": 0}
     every = [Finding(kind, "/logs/orders-0/x", -1, "said") for kind in FindingKind]
     gone = [Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/x", -1, GONE)]
-    for found in ([], gone, [each for each in every if each.kind in NOT_DAMAGED], every):
+    for found in ([], gone, [each for each in every if each.finding_kind in NOT_DAMAGED], every):
         rows = [
-            {**key, "kind": "FINDING", "offset": 0, "part": part, "run": 1, "finding_kind": str(each.kind),
+            {**key, "kind": "FINDING", "part": part, "run": 1, "finding_kind": str(each.finding_kind),
              "path": each.path, "position": each.position, "message": each.message}
             for part, each in enumerate(found)
         ]  # fmt: skip

@@ -17,8 +17,8 @@ from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
-from tiersnap.snapshot.report.remote_checks import CHECKS, remote_checked
+from tiersnap.snapshot.readiness.remote_check import CHECKS, CheckDepth, CheckRequest
+from tiersnap.snapshot.report.remote_checks import remote_checked
 
 pytestmark = pytest.mark.unit
 ASKED = CheckRequest(CheckDepth.SNAPSHOTS, parse_time("2026-11-21T12:45:00Z"), 86_400_000)
@@ -81,10 +81,10 @@ def test_task_tells_a_partition_that_remote_storage_does_not_show(tmp_path: Path
         ASKED.now,
     )
     assert (row["segment_id"], row["is_of_log"], row["listed"], row["bytes"], row["written_at"]) == ("", False, 0, 0, 0)
-    (of_failed,) = remote_checked(map(CHECKS.of_row, failed)).values()
+    (of_failed,) = remote_checked(CHECKS.read_dicts(failed)).values()
     assert (of_failed.segments, of_failed.verified, of_failed.unsound) == (0, 0, 1)
     earlier = checked(at.remote)
-    (known,) = remote_checked(map(CHECKS.of_row, earlier)).values()
+    (known,) = remote_checked(CHECKS.read_dicts(earlier)).values()
     for later, unsound in ((-1, 2), (1, 3)):
-        (found,) = remote_checked(map(CHECKS.of_row, [*earlier, row | {"checked_at": ASKED.now + later}])).values()
+        (found,) = remote_checked(CHECKS.read_dicts([*earlier, row | {"checked_at": ASKED.now + later}])).values()
         assert (found.segments, found.verified, found.unsound) == (known.segments, known.verified, unsound)

@@ -368,7 +368,7 @@ def test_a_damaged_or_newer_folder_is_refused_by_name(logs: Path, to: Path) -> N
     first, _ = collect(logs, to)
     assert isinstance(first.error, CorruptDataError)
     (damaged, *_) = listed(to)
-    assert (damaged["segments"], [each["kind"] for each in damaged["findings"]]) == ([], ["UNREADABLE_FILE"])
+    assert (damaged["segments"], [each["finding_kind"] for each in damaged["findings"]]) == ([], ["UNREADABLE_FILE"])
     (to / MARKER).write_text((to / MARKER).read_text().replace('"version":1', '"version":2'))
     with pytest.raises(UsageError, match="version 2 of a newer tiersnap"):
         listed(to)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, SUSPECT
+from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, SUSPECT, changed
 from tiersnap.snapshot.readiness.copy_task import (
     BesideBrokers,
     BrokerAtWork,
@@ -21,7 +19,7 @@ from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import SegmentFacts
+from tiersnap.snapshot.replay.facts import ExaminedSegment
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
@@ -31,11 +29,11 @@ BROKER = BrokerAtWork("a broker is at work")
 HOUR = 3_600_000
 
 
-def judged(*segments: SegmentFacts, broker: BrokerAtWork | None = BROKER, **more: object) -> list[Readiness]:
+def judged(*segments: ExaminedSegment, broker: BrokerAtWork | None = BROKER, **more: object) -> list[Readiness]:
     return list(judge(PARTITION, segments, expiry=BrokerExpiry(NOW, DAY), broker=broker, **more))  # type: ignore[arg-type]
 
 
-def verdicts(*segments: SegmentFacts, **more: object) -> str:
+def verdicts(*segments: ExaminedSegment, **more: object) -> str:
     return " ".join(str(each.verdict) for each in judged(*segments, **more))
 
 
@@ -46,11 +44,11 @@ def test_judge_leaves_ready_segments_to_the_broker_and_says_so() -> None:
 
 
 def test_judge_leaves_nothing_to_the_broker_that_somebody_must_clear() -> None:
-    damaged = replace(SEGMENTS[0], damage="BAD_CRC")
-    waits = replace(SEGMENTS[0], snapshot=SUSPECT)
+    damaged = changed(SEGMENTS[0], damage="BAD_CRC")
+    waits = changed(SEGMENTS[0], snapshot=SUSPECT)
     assert verdicts(damaged, SEGMENTS[1]) == "CORRUPT_SEGMENT GAP_BEFORE"
     assert verdicts(waits, SEGMENTS[1]) == "SUSPECT_SNAPSHOT GAP_BEFORE"
-    missing = replace(SEGMENTS[0], snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
+    missing = changed(SEGMENTS[0], snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
     assert verdicts(missing) == "MISSING_SNAPSHOT"
 
 

@@ -68,7 +68,7 @@ def test_a_small_segment_that_was_cut_while_it_was_read_is_none(tmp_path: Path) 
             os.truncate(path, path.stat().st_size - 1)
         assert (scan.end.finding is not None) == is_found, "the active segment is read as far as it goes"
         if scan.end.finding is not None:
-            assert scan.end.finding.kind is FindingKind.UNREADABLE_FILE
+            assert scan.end.finding.finding_kind is FindingKind.UNREADABLE_FILE
             assert "while it was read" in scan.end.finding.message
             path.write_bytes(b"".join(data_batch(offset, 1) for offset in range(10)))
 
@@ -122,4 +122,4 @@ def test_what_is_no_segment_file_is_not_read_as_one(tmp_path: Path, other: str) 
         scan = SegmentScan(LOCAL, str(path), base_offset=0, next_base_offset=end)
         assert list(scan) == []
         assert scan.end.finding is not None
-        assert scan.end.finding.kind is FindingKind.UNREADABLE_FILE
+        assert scan.end.finding.finding_kind is FindingKind.UNREADABLE_FILE

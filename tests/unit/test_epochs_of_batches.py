@@ -100,7 +100,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     rows = rows_of(tier_partition(location, PARTITION, segments, ME))
     base = offset // 10 * 10
     last = rows[-1]
-    assert (last["start_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
+    assert (last["base_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
     for words in (f"offset {offset} ", f"under leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
     assert "leader-epoch-checkpoint of the replica whose log this is" in last["hint"]

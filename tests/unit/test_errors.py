@@ -44,7 +44,7 @@ def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words
 ) -> None:
     kept = RecordedError.of(error, error.message)
     assert kept == RecordedError(error.message, kind is TransientError, type(error).__name__, error.hint)
-    again = kept.error
+    again = kept.raised
     assert (type(again), again.message, again.hint) == (kind, error.message, error.hint)
 
 
@@ -67,7 +67,7 @@ def test_an_error_without_a_hint_is_given_where_to_read_on(
 
 
 def test_columns_of_an_error_are_those_of_its_record() -> None:
-    assert ("message", *RECORDED) == tuple(each.name for each in fields(RecordedError))
+    assert ("error", *RECORDED) == tuple(each.name for each in fields(RecordedError))
 
 
 def test_names_of_a_kind_are_those_that_end_with_its_exit_code_however_far_below() -> None:

@@ -101,10 +101,10 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
     found = examined(tmp_path).snapshots
     end = examined(tmp_path).facts.log_end_offset
-    assert found[99].says == f"lies above the log end offset {end}"
+    assert found[99].explanation == f"lies above the log end offset {end}"
     below = "lies below the log, which begins at 5: a broker deletes it when it starts"
-    assert {offset: found[offset].says for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
-    assert found[10].strict.is_trusted
+    assert {offset: found[offset].explanation for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
+    assert found[10].compared.is_trusted
 
 
 def test_a_snapshot_behind_damage_names_the_damage(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_snapshot_behind_damage_names_the_damage(tmp_path: Path) -> None:
     data[20] ^= 0xFF
     log.write_bytes(data)
     found = examined(tmp_path).snapshots
-    assert found[15].says.startswith("not comparable: the log is damaged below it (")
-    assert found[5].strict.is_trusted
+    assert found[15].explanation.startswith("not comparable: the log is damaged below it (")
+    assert found[5].compared.is_trusted
 
 
 def test_an_empty_closed_segment_is_damage_unless_the_topic_is_cleaned(tmp_path: Path) -> None:
@@ -125,7 +125,9 @@ def test_an_empty_closed_segment_is_damage_unless_the_topic_is_cleaned(tmp_path:
     (partition,) = opened.partitions()
 
     def kinds(policy: str) -> list[str]:
-        return [str(each.kind) for each in examine(opened.filesystem, partition, cleanup_policy=policy).findings]
+        return [
+            str(each.finding_kind) for each in examine(opened.filesystem, partition, cleanup_policy=policy).findings
+        ]
 
     assert "EMPTY_SEGMENT" in kinds("delete")
     assert "EMPTY_SEGMENT" not in kinds("compact")
@@ -150,7 +152,7 @@ def test_a_log_that_no_broker_can_replay_is_a_finding_without_a_position(tmp_pat
     batches = [data_batch(0, 2, 7, 0, 0, transactional=True), data_batch(2, 2, 7, 0, 2)]
     write_partition(tmp_path, "a", 0, {0: batches}, high_watermark=4)
     (found,) = examined(tmp_path).findings
-    assert (str(found.kind), found.position) == ("NON_TRANSACTIONAL_IN_TRANSACTION", -1)
+    assert (str(found.finding_kind), found.position) == ("NON_TRANSACTIONAL_IN_TRANSACTION", -1)
 
 
 def test_facts_of_segments_say_what_was_checked_and_nothing_of_what_was_not_reached(tmp_path: Path) -> None:

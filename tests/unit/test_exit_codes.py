@@ -130,8 +130,8 @@ def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:
     if said["errors"]:
         return None
     outcome = RunOutcome()
-    kinds = [FindingKind(each["kind"]) for each in said["result"]["findings"]]
-    outcome.take_findings(exit_code_of_kinds([*kinds, *(each.kind for each in found)]))
+    kinds = [FindingKind(each["finding_kind"]) for each in said["result"]["findings"]]
+    outcome.take_findings(exit_code_of_kinds([*kinds, *(each.finding_kind for each in found)]))
     scanned = tiersnap("scan", *site.log_dirs, *NOW, "--remote", site.remote)
     outcome.forgetful_count = sum(row["forgotten"] is not None for row in scanned.rows)
     for each in host.rows:
@@ -149,8 +149,8 @@ def codes_of_decode(site: Site) -> Iterator[int]:
         return
     folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
     listed = _rows(ListPartitions(), folders, FOLDERS)
-    kinds = [each.kind for each in found.findings]
-    kinds += [FindingKind(each["kind"]) for row in listed for each in row["findings"]]
+    kinds = [each.finding_kind for each in found.findings]
+    kinds += [FindingKind(each["finding_kind"]) for row in listed for each in row["findings"]]
     changed = [partition_change(row, Tables(), options_digest=0, check_crc=True) for row in listed]
     wanted = [{**change, **segment} for change in changed for segment in change["wanted"]]
     decoded = _rows(DecodeSegments(True, 1), wanted, WANTED)

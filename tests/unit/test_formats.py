@@ -28,8 +28,9 @@ from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import RUNS, VERSION_KEY
 
 pytestmark = pytest.mark.unit
 
@@ -142,7 +143,7 @@ def test_listing_is_read_as_it_was_written() -> None:
     assert Listing.decode(listing().encode(), name="it") == listing()
 
 
-@pytest.mark.parametrize(("version", "of"), [(1, "an earlier"), (3, "an earlier"), (5, "a newer")])
+@pytest.mark.parametrize(("version", "of"), [(1, "an earlier"), (4, "an earlier"), (6, "a newer")])
 def test_listing_of_another_version_is_refused_by_name(version: int, of: str) -> None:
     table = pq.read_table(pa.BufferReader(listing().encode()))
     sink = pa.BufferOutputStream()
@@ -187,11 +188,11 @@ def test_a_newer_table_is_refused_with_and_without_spark(tmp_path: Path) -> None
 
 
 def test_report_refuses_tables_that_lack_a_column_by_name(tmp_path: Path) -> None:
-    without = pa.schema([each for each in PARTITIONS if each.name != "replayed"])
+    without = pa.schema([each for each in PARTITIONS if each.name != "fingerprint"])
     found = write_table(tmp_path / "partitions", without, version=1)
     ran = tiersnap("report", "--warehouse", tmp_path)
-    assert_said(ran, ExitCode.DATA_CORRUPT, f"{tmp_path}/partitions", "it lacks replayed", "--warehouse OTHER")
-    with pytest.raises(CorruptDataError, match="partitions: no table of this tiersnap: it lacks replayed"):
+    assert_said(ran, ExitCode.DATA_CORRUPT, f"{tmp_path}/partitions", "it lacks fingerprint", "--warehouse OTHER")
+    with pytest.raises(CorruptDataError, match="partitions: no table of this tiersnap: it lacks fingerprint"):
         check_format("partitions", "partitions", found)
 
 

@@ -25,7 +25,7 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Runner
 from tests.reference.recovered import DATA, recovered
 from tests.reference.small_log import file_of, write_small_log
-from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS
+from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, changed
 from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
 from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.judge import judge
@@ -144,13 +144,13 @@ def verdicts(*segments: object, **more: object) -> str:
 
 
 def test_judge_lets_later_segments_pass_a_damaged_index() -> None:
-    damaged = replace(SEGMENTS[0], index_faults=(FAULT,))
+    damaged = changed(SEGMENTS[0], index_faults=(FAULT,))
     assert verdicts(damaged, SEGMENTS[1]) == "INDEX_DAMAGED READY"
     assert verdicts(damaged, SEGMENTS[1], mends_indexes=True) == "READY READY"
 
 
 def test_damaged_index_beside_a_broker_is_named_and_blocks_what_follows() -> None:
-    damaged = replace(SEGMENTS[0], index_faults=(FAULT,))
+    damaged = changed(SEGMENTS[0], index_faults=(FAULT,))
     more = {"broker": BrokerAtWork("its broker's copy task works"), "mends_indexes": True, "beyond_broker": {10}}
     assert verdicts(damaged, *SEGMENTS[1:3], **more) == "INDEX_DAMAGED LEFT_TO_BROKER LEFT_TO_BROKER"
     (found, *_) = judge(PARTITION, [damaged], expiry=BrokerExpiry(NOW, DAY), **more)  # type: ignore[arg-type]

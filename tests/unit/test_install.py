@@ -244,7 +244,7 @@ def test_a_folder_that_cannot_be_read_is_not_passed_over(store, folder, compare)
     words = ["--output", "json", "install", "--remote", store.root, "--to", folder.parent, compare]
     ran = run_obeying_modes("-m", "tests.reference.tiersnap", *map(str, words))
     found = json.loads(ran.stdout)["result"]["findings"]
-    assert (ran.returncode, [each["kind"] for each in found]) == (6, ["PERMISSION_DENIED"])
+    assert (ran.returncode, [each["finding_kind"] for each in found]) == (6, ["PERMISSION_DENIED"])
 
 
 def test_a_place_without_any_is_not_taken_for_good_news(tmp_path, folder):

@@ -62,7 +62,7 @@ def test_a_number_that_no_broker_writes_is_a_finding_and_no_segment(name: str, t
     partition = partitions(tmp_path)["orders-0"]
     assert [segment.base_offset for segment in partition.segments] == [0, 10]
     assert partition.snapshots == {}
-    assert [(finding.kind, Path(finding.path).name) for finding in partition.findings] == [
+    assert [(finding.finding_kind, Path(finding.path).name) for finding in partition.findings] == [
         (FindingKind.BAD_FILE_NAME, name)
     ]
 
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_is_a_finding_of_the_directory(text: str, tmp_path:
     write_partition(tmp_path, "orders", 0, SEGMENTS, high_watermark=20)
     (tmp_path / "replication-offset-checkpoint").write_text(text)
     log_dir = open_log_dir(str(tmp_path))
-    assert [finding.kind for finding in log_dir.findings] == [FindingKind.CORRUPT_CHECKPOINT]
+    assert [finding.finding_kind for finding in log_dir.findings] == [FindingKind.CORRUPT_CHECKPOINT]
     assert next(iter(log_dir.partitions())).high_watermark is None
 
 
@@ -111,7 +111,7 @@ def test_a_folder_that_vanished_gives_no_segments_and_a_finding(tmp_path: Path) 
     gone.rmdir()
     found = {partition.name: partition for partition in log_dir.partitions()}
     assert found["gone-0"].segments == ()
-    assert [finding.kind for finding in found["gone-0"].findings] == [FindingKind.UNREADABLE_FILE]
+    assert [finding.finding_kind for finding in found["gone-0"].findings] == [FindingKind.UNREADABLE_FILE]
     assert len(found["orders-0"].segments) == 2
 
 

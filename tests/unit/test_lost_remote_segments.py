@@ -168,7 +168,7 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
 ) -> None:
     """`mend` brings back what a record names."""
     layout = open_layout("aiven")
-    names = {each.start_offset: each.segment_id for each in run(store, source, "run-1", layout).events}
+    names = {each.base_offset: each.segment_id for each in run(store, source, "run-1", layout).events}
     lose(store, 0)
     lose(store, 10, KeyKind.LOG)
     topic_id = ORDERS.topic_id

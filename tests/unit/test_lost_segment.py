@@ -155,5 +155,5 @@ def test_the_main_job_keeps_what_it_stored_of_the_whole_log_and_tiers_nothing_ov
     assert {key: runner.objects()[key] for key in keep if key.endswith(".snapshot")} == {
         key: data for key, data in keep.items() if key.endswith(".snapshot")
     }
-    tiered = {row["start_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"}
+    tiered = {row["base_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"}
     assert tiered == {0}

@@ -23,7 +23,7 @@ COMPARED = (
     "base_offset",
     "next_base_offset",
     "size_bytes",
-    "max_timestamp",
+    "largest_timestamp",
     "verdict",
     "reason",
     "snapshot",
@@ -44,7 +44,7 @@ def boundaries(runner: Runner, log: LivingLog) -> dict[int, str]:
     """What is said of the file at each boundary above the log's beginning."""
     facts = runner.tables.facts((str(log.log_dir), "orders", 0))
     first = log.bases()[0]
-    return {row["offset"]: row["found"] for row in facts if row["kind"] == "BOUNDARY" and row["offset"] > first}
+    return {row["offset"]: row["compared"] for row in facts if row["kind"] == "BOUNDARY" and row["offset"] > first}
 
 
 @settings(max_examples=examples(8))
@@ -87,7 +87,7 @@ def test_a_log_that_is_tiered_as_it_lives_has_one_copy_of_each_segment_and_no_ho
             live(log, step, folder / f"oracle{number}")
             ran = runner()
             assert ran.errors == [], (number, step)
-            ends |= {row["start_offset"]: row["end_offset"] + 1 for row in ran.tiered}
+            ends |= {row["base_offset"]: row["next_base_offset"] + 1 for row in ran.tiered}
             assert "READY" not in ran.verdicts, (number, step)
             objects = runner.objects()
             assert runner().did_nothing, (number, step)

@@ -496,7 +496,7 @@ def test_only_the_new_segment_is_decoded_and_only_what_it_closed_is_tiered(runne
     )  # fmt: skip
     ran = runner()
     assert ran.decoded == [("orders", 35)]
-    assert [row["start_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"] == [30]
+    assert [row["base_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"] == [30]
     assert runner().did_nothing
 
 
@@ -504,4 +504,4 @@ def test_the_findings_of_the_directory_itself_are_found_with_its_folders(runner:
     (runner.source / "replication-offset-checkpoint").write_text("0\n7\n")
     found = discover([str(runner.source)], None)
     assert found.folders == [(str(runner.source), "orders-0")]
-    assert [finding.kind for finding in found.findings] == [FindingKind.CORRUPT_CHECKPOINT]
+    assert [finding.finding_kind for finding in found.findings] == [FindingKind.CORRUPT_CHECKPOINT]

@@ -20,7 +20,7 @@ from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
@@ -30,35 +30,43 @@ NOW = TIMESTAMP + 1000
 DAY = 86_400_000
 RIGHT = Comparison(SnapshotVerdict.MATCHES, "equals the log")
 PARTITION = PartitionFacts("id", "", "", 0, "", "", 0, 100, 100, 100, "")
-SEGMENT = SegmentFacts(0, 10, 100, 0, "", True, TIMESTAMP, None, "", False, (), (), RIGHT)
+SEGMENT = ExaminedSegment(SegmentFacts(0, 10, 100, 0, "", True, TIMESTAMP, None, "", False, (), ()), RIGHT)
+
+
+def changed(segment: ExaminedSegment, *, snapshot: Comparison | None = None, **facts: object) -> ExaminedSegment:
+    """The segment with other facts, or another snapshot."""
+    return ExaminedSegment(replace(segment.facts, **facts), snapshot or segment.snapshot)  # type: ignore[arg-type]
+
 
 # In order of precedence: each makes a sound segment, partition or remote storage fail at one rule.
-Spoil = Callable[[SegmentFacts, PartitionFacts, RemoteCoverage], tuple[SegmentFacts, PartitionFacts, RemoteCoverage]]
+Spoil = Callable[
+    [ExaminedSegment, PartitionFacts, RemoteCoverage], tuple[ExaminedSegment, PartitionFacts, RemoteCoverage]
+]
 SPOILERS: list[tuple[Verdict, Spoil]] = [
     (Verdict.ALREADY_TIERED, lambda s, p, r: (s, p, replace(r, covered=((0, 10),), highest=10))),
     (Verdict.COPY_IN_FLIGHT, lambda s, p, r: (s, p, replace(r, in_flight=frozenset({0})))),
     (Verdict.GAP_IN_REMOTE, lambda s, p, r: (s, p, replace(r, highest=10))),
-    (Verdict.ACTIVE_SEGMENT, lambda s, p, r: (replace(s, next_base_offset=None), p, r)),
+    (Verdict.ACTIVE_SEGMENT, lambda s, p, r: (changed(s, next_base_offset=None), p, r)),
     (Verdict.INTERNAL_TOPIC, lambda s, p, r: (s, replace(p, internal="internal topic"), r)),
     (Verdict.COMPACTED_TOPIC, lambda s, p, r: (s, replace(p, compacted="cleaned"), r)),
     (Verdict.TOPIC_ID_UNKNOWN, lambda s, p, r: (s, replace(p, topic_id=None), r)),
     (
         Verdict.UNREADABLE_SEGMENT,
-        lambda s, p, r: (replace(s, damage="denied", damage_kind=FindingKind.PERMISSION_DENIED), p, r),
+        lambda s, p, r: (changed(s, damage="denied", damage_kind=FindingKind.PERMISSION_DENIED), p, r),
     ),
-    (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (replace(s, damage="BAD_CRC"), p, r)),
+    (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (changed(s, damage="BAD_CRC"), p, r)),
     (Verdict.UNKNOWN_LOG_START, lambda s, p, r: (s, replace(p, log_start_unknown="nothing tells it"), r)),
     (Verdict.UNKNOWN_TRANSACTIONS, lambda s, p, r: (s, replace(p, transactions_unknown="nothing proves it"), r)),
     (Verdict.ABOVE_LSO, lambda s, p, r: (s, replace(p, last_stable_offset=9), r)),
-    (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
+    (Verdict.MISSING_INDEX, lambda s, p, r: (changed(s, missing_parts=("leader epochs",)), p, r)),
     (Verdict.ENCRYPTED_REMOTE, lambda s, p, r: (s, p, replace(r, encrypted_by="x.rsm-manifest"))),
-    (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (replace(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
-    (Verdict.INDEX_DAMAGED, lambda s, p, r: (replace(s, index_faults=("time index: it is wrong",)), p, r)),
+    (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (changed(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
+    (Verdict.INDEX_DAMAGED, lambda s, p, r: (changed(s, index_faults=("time index: it is wrong",)), p, r)),
 ]
 
 
 def verdicts(
-    partition: PartitionFacts, *segments: SegmentFacts, coverage: RemoteCoverage = NOTHING_REMOTE, now: int = NOW
+    partition: PartitionFacts, *segments: ExaminedSegment, coverage: RemoteCoverage = NOTHING_REMOTE, now: int = NOW
 ) -> list[Verdict]:
     found = judge(partition, segments, expiry=BrokerExpiry(now, DAY), coverage=coverage)
     return [readiness.verdict for readiness in found]
@@ -93,13 +101,13 @@ SUSPECT = Comparison(SnapshotVerdict.SUSPECT, "lacks one", lacking=1, harmful_un
     ],
 )
 def test_only_a_trusted_snapshot_lets_a_segment_through(found: Comparison, expected: Verdict) -> None:
-    assert verdicts(PARTITION, replace(SEGMENT, snapshot=found)) == [expected]
+    assert verdicts(PARTITION, changed(SEGMENT, snapshot=found)) == [expected]
 
 
 @pytest.mark.parametrize("found", list(SnapshotVerdict))
 def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wrong(found: SnapshotVerdict) -> None:
     differs = {"lacking": 1, "harmful_until": NOW} if found is SnapshotVerdict.SUSPECT else {}
-    segment = replace(SEGMENT, snapshot=Comparison(found, "", **differs))
+    segment = changed(SEGMENT, snapshot=Comparison(found, "", **differs))
 
     def judged(partition: PartitionFacts, segment: SegmentFacts, *unverified: int) -> Verdict:
         (one,) = judge(partition, [segment], expiry=BrokerExpiry(NOW, DAY), unverified=unverified)
@@ -109,14 +117,14 @@ def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wro
     assert judged(PARTITION, segment, 5) is alone, "another segment"
     within = judged(PARTITION, segment, 0)
     assert within is (Verdict.READY if alone is Verdict.UNVERIFIED_SNAPSHOT else alone)
-    damaged = replace(segment, damage="BAD_CRC")
+    damaged = changed(segment, damage="BAD_CRC")
     assert judged(PARTITION, damaged, 0) is Verdict.CORRUPT_SEGMENT
     assert judged(replace(PARTITION, last_stable_offset=9), segment, 0) is Verdict.ABOVE_LSO
 
 
 def test_every_segment_behind_a_gap_names_the_first_that_blocks() -> None:
-    blocked = replace(SEGMENT, snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
-    behind = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (10, 20, 30)]
+    blocked = changed(SEGMENT, snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
+    behind = [changed(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (10, 20, 30)]
     _, *found = judge(PARTITION, [blocked, *behind], expiry=BrokerExpiry(NOW, DAY))
     said = "segment 0 comes first and is MISSING_SNAPSHOT"
     assert [(each.verdict, each.reason) for each in found] == [(Verdict.GAP_BEFORE, said)] * 3
@@ -129,16 +137,16 @@ def test_what_is_above_the_last_stable_offset_says_where_that_is(stable: int | N
 
 
 def test_the_verdict_ages_and_the_facts_stay() -> None:
-    waits = replace(SEGMENT, snapshot=SUSPECT)
+    waits = changed(SEGMENT, snapshot=SUSPECT)
     assert verdicts(PARTITION, waits, now=NOW) == [Verdict.SUSPECT_SNAPSHOT]
     assert verdicts(PARTITION, waits, now=NOW + 1) == [Verdict.READY]
 
 
 def test_a_segment_behind_one_that_waits_is_a_gap_until_that_is_cleared() -> None:
-    waiting = replace(SEGMENT, missing_parts=("leader epochs",))
-    behind = replace(SEGMENT, base_offset=10, next_base_offset=20)
-    damaged = replace(behind, base_offset=20, next_base_offset=30, damage="BAD_CRC")
-    last = replace(behind, base_offset=30, next_base_offset=40)
+    waiting = changed(SEGMENT, missing_parts=("leader epochs",))
+    behind = changed(SEGMENT, base_offset=10, next_base_offset=20)
+    damaged = changed(behind, base_offset=20, next_base_offset=30, damage="BAD_CRC")
+    last = changed(behind, base_offset=30, next_base_offset=40)
     assert verdicts(PARTITION, waiting, behind, damaged, last) == [
         Verdict.MISSING_INDEX,
         Verdict.GAP_BEFORE,
@@ -150,7 +158,7 @@ def test_a_segment_behind_one_that_waits_is_a_gap_until_that_is_cleared() -> Non
     assert verdicts(PARTITION, SEGMENT, behind, coverage=in_flight) == [Verdict.COPY_IN_FLIGHT, Verdict.GAP_BEFORE]
 
 
-SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (0, 10, 20, 30)]
+SEGMENTS = [changed(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (0, 10, 20, 30)]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +191,7 @@ def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
 
 
 def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:
-    damaged = [replace(SEGMENTS[0], damage="BAD_CRC"), *SEGMENTS[1:]]
+    damaged = [changed(SEGMENTS[0], damage="BAD_CRC"), *SEGMENTS[1:]]
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
     expected = [Verdict.CORRUPT_SEGMENT, Verdict.ALREADY_TIERED, Verdict.ALREADY_TIERED, Verdict.READY]
     assert verdicts(PARTITION, *damaged, coverage=coverage) == expected

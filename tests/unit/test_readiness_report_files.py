@@ -85,7 +85,7 @@ def test_json_says_what_to_do_first_with_commands_that_are_complete(report: Repo
     ledger = next(topic for topic in json_of(report)["topics"] if topic["topic"] == "ledger.v1")
     first = ledger["partitions"][0]["blocking"][0]
     assert (first["verdict"], first["base_offset"], first["segments"]) == ("TOPIC_ID_UNKNOWN", 0, 7)
-    assert first["next_step"].endswith("--topic-ids FILE")
+    assert first["next_step"].endswith("--topic-ids FILE --apply")
     assert first["commands"] == []
 
 

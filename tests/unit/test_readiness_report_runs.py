@@ -120,10 +120,10 @@ def test_a_file_that_is_like_a_report_and_is_none_is_refused_with_the_reason(tmp
 def test_days_that_are_left_follow_from_what_was_written_in_the_last_week() -> None:
     now = RUN.started_at
     rows = [
-        row("t", 0, 0, 10, "ALREADY_TIERED", size_bytes=7 * GIB, max_timestamp=now - 8 * DAY_MS),
-        row("t", 0, 10, 20, "READY", size_bytes=3 * GIB, max_timestamp=now - 2 * DAY_MS),
-        row("t", 0, 20, 30, "MISSING_SNAPSHOT", size_bytes=4 * GIB, max_timestamp=now),
-        row("t", 0, 30, None, "ACTIVE_SEGMENT", size_bytes=9 * GIB, max_timestamp=now + 1),
+        row("t", 0, 0, 10, "ALREADY_TIERED", size_bytes=7 * GIB, largest_timestamp=now - 8 * DAY_MS),
+        row("t", 0, 10, 20, "READY", size_bytes=3 * GIB, largest_timestamp=now - 2 * DAY_MS),
+        row("t", 0, 20, 30, "MISSING_SNAPSHOT", size_bytes=4 * GIB, largest_timestamp=now),
+        row("t", 0, 30, None, "ACTIVE_SEGMENT", size_bytes=9 * GIB, largest_timestamp=now + 1),
     ]
     disk = Disk("/var", 100 * GIB, 20 * GIB, (LOG_DIR,))
     found = summarise(table(rows), replace(RUN, disks=(disk,))).forecast

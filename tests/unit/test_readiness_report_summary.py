@@ -214,11 +214,11 @@ def test_offsets_and_ids_that_are_not_known_stay_unknown_and_zero_is_an_offset()
 
 def test_the_oldest_that_waits_is_neither_tiered_nor_undated() -> None:
     rows = [
-        row("t", 0, 0, 10, "ALREADY_TIERED", max_timestamp=5),
-        row("t", 0, 10, 20, "MISSING_SNAPSHOT", max_timestamp=-1),
-        row("t", 0, 20, 30, "GAP_BEFORE", max_timestamp=TIMESTAMP + 9),
-        row("t", 0, 30, 40, "GAP_BEFORE", max_timestamp=TIMESTAMP + 8),
-        row("u", 0, 0, None, "ACTIVE_SEGMENT", max_timestamp=3),
+        row("t", 0, 0, 10, "ALREADY_TIERED", largest_timestamp=5),
+        row("t", 0, 10, 20, "MISSING_SNAPSHOT", largest_timestamp=-1),
+        row("t", 0, 20, 30, "GAP_BEFORE", largest_timestamp=TIMESTAMP + 9),
+        row("t", 0, 30, 40, "GAP_BEFORE", largest_timestamp=TIMESTAMP + 8),
+        row("u", 0, 0, None, "ACTIVE_SEGMENT", largest_timestamp=3),
     ]
     report = summarise(table(rows), RUN)
     assert report.cluster.waiting_since == TIMESTAMP + 8

@@ -72,27 +72,27 @@ def with_field(data: bytes, position: int, value: bytes) -> bytes:
 
 def test_zero_bytes_are_normal_in_the_active_segment_and_a_finding_in_a_closed_one(scan) -> None:
     rows, end = scan(b"", ACTIVE)
-    assert (rows, end.size, end.last_offset, end.finding) == ([], 0, 9, None)
+    assert (rows, end.total_bytes, end.last_offset, end.finding) == ([], 0, 9, None)
     rows, end = scan(b"")
-    assert end.finding.kind == FindingKind.EMPTY_SEGMENT
+    assert end.finding.finding_kind == FindingKind.EMPTY_SEGMENT
 
 
 def test_a_missing_file_is_a_finding(tmp_path: Path) -> None:
     for next_base_offset in (None, 5):
         segment = SegmentScan(LOCAL, str(tmp_path / "gone.log"), base_offset=0, next_base_offset=next_base_offset)
         assert list(segment) == []
-        assert segment.end.finding.kind == FindingKind.UNREADABLE_FILE
+        assert segment.end.finding.finding_kind == FindingKind.UNREADABLE_FILE
 
 
 @pytest.mark.parametrize("cut", range(1, len(BATCHES[2])))
 def test_a_partial_tail_is_reported_with_its_valid_bytes(scan, cut: int) -> None:
     data = SEGMENT[:-cut]
     rows, end = scan(data, ACTIVE)
-    assert (len(rows), end.valid_bytes, end.size, end.last_offset) == (2, THIRD, len(data), 14)
+    assert (len(rows), end.valid_bytes, end.total_bytes, end.last_offset) == (2, THIRD, len(data), 14)
     assert end.finding is None, "the broker was writing"
     rows, end = scan(data)
     assert (len(rows), end.valid_bytes) == (2, THIRD)
-    assert (end.finding.kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, THIRD)
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, THIRD)
     assert f": {len(data) - THIRD} byte" in end.finding.message
 
 
@@ -106,19 +106,19 @@ def test_a_zero_filled_tail_is_preallocation_in_the_active_segment(scan, zeros: 
     rows, end = scan(SEGMENT + bytes(zeros), ACTIVE)
     assert (len(rows), end.valid_bytes, end.finding) == (3, len(SEGMENT), None)
     rows, end = scan(SEGMENT + bytes(zeros))
-    assert (end.finding.kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, len(SEGMENT))
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, len(SEGMENT))
 
 
 @pytest.mark.parametrize("window_bytes", [64, 1000, WINDOW_BYTES])
 def test_zeros_with_something_behind_them_are_damage_even_in_the_active_segment(scan, window_bytes: int) -> None:
     data = SEGMENT + bytes(5000) + b"\x01"
     _, end = scan(data, ACTIVE, window_bytes=window_bytes)
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_SIZE, len(SEGMENT))
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_SIZE, len(SEGMENT))
 
 
 def test_offsets_at_or_above_the_next_segments_base_are_a_finding(scan) -> None:
     _, end = scan(SEGMENT, 15)
-    assert end.finding.kind == FindingKind.OFFSETS_OVERLAP
+    assert end.finding.finding_kind == FindingKind.OFFSETS_OVERLAP
 
 
 # --- one flipped byte, field by field of the second batch
@@ -129,7 +129,7 @@ def test_a_flip_anywhere_under_the_crc_is_a_bad_crc_at_that_batch(scan, position
     for next_base_offset in (16, ACTIVE):
         rows, end = scan(flipped(SEGMENT, SECOND + position), next_base_offset)
         assert len(rows) == 1
-        assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_CRC, SECOND)
+        assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_CRC, SECOND)
         assert (end.valid_bytes, end.last_offset) == (SECOND, 12)
 
 
@@ -148,11 +148,11 @@ def test_a_base_offset_that_fell_is_found_where_it_fell_and_one_that_rose_at_the
 ) -> None:
     _, end = scan(flipped(SEGMENT, SECOND + position, 0x80))
     if position == 0:  # the sign
-        assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
+        assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
     else:
-        assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_OFFSET, THIRD)
+        assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, THIRD)
     _, end = scan(with_field(SEGMENT, SECOND, (12).to_bytes(8, "big")))
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
     assert "expected at least 13, found 12" in end.finding.message
 
 
@@ -172,14 +172,14 @@ def test_a_base_offset_that_fell_is_found_where_it_fell_and_one_that_rose_at_the
 def test_a_wrong_length_is_found_at_its_batch(scan, length: int, kind: FindingKind) -> None:
     rows, end = scan(with_field(SEGMENT, SECOND + 8, length.to_bytes(4, "big", signed=True)))
     assert len(rows) == 1
-    assert (end.finding.kind, end.finding.position, end.valid_bytes) == (kind, SECOND, SECOND)
+    assert (end.finding.finding_kind, end.finding.position, end.valid_bytes) == (kind, SECOND, SECOND)
 
 
 @pytest.mark.parametrize("magic", [3, 4, 127, 255, 128])
 def test_an_unknown_magic_is_found_at_its_batch(scan, magic: int) -> None:
     rows, end = scan(with_field(SEGMENT, SECOND + 16, bytes([magic])))
     assert len(rows) == 1
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_MAGIC, SECOND)
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_MAGIC, SECOND)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -187,14 +187,14 @@ def test_a_magic_that_flips_to_an_old_one_does_not_make_a_batch_vanish(scan, mag
     """Recovery checks the CRC-32 that such an entry would have and cuts the file there."""
     rows, end = scan(with_field(SEGMENT, SECOND + 16, bytes([magic])))
     assert len(rows) == 1
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_CRC, SECOND)
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_CRC, SECOND)
 
 
 def test_without_crc_checks_only_the_structure_is_damage(scan) -> None:
     rows, end = scan(flipped(SEGMENT, SECOND + 61), check_crc=False)
     assert (len(rows), end.finding) == (3, None)
     _, end = scan(flipped(SEGMENT, SECOND + 23, 0x80), check_crc=False)  # lastOffsetDelta below zero
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
 
 
 # --- control records
@@ -240,7 +240,7 @@ def test_a_wrong_control_record_is_a_finding_at_its_batch(scan, batch: bytes) ->
     later = with_field(batch, 0, (1).to_bytes(8, "big"))
     rows, end = scan(first + later, ACTIVE, base_offset=0)
     assert len(rows) == 1
-    assert (end.finding.kind, end.finding.position) == (FindingKind.BAD_CONTROL_RECORD, len(first))
+    assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_CONTROL_RECORD, len(first))
     assert read_segment(first + later).why == "control"
 
 
@@ -288,7 +288,7 @@ def test_an_offset_after_which_there_is_none_is_a_finding(scan, entry: bytes, of
     assert (end.finding is None) == is_last_possible
     if not is_last_possible:
         assert end.finding is not None
-        assert end.finding.kind is FindingKind.BAD_OFFSET
+        assert end.finding.finding_kind is FindingKind.BAD_OFFSET
         assert end.valid_bytes == len(good)
     assert _fast(good + damaged)[4] == REASONS[read_segment(good + damaged).why]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
+from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteSegmentState
 from tiersnap.snapshot.replay.replay_start import copies_up_to, is_continued, start_state
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
@@ -21,9 +22,12 @@ def log(
     return Partition("/", "orders", 0, (segment,), {}, leader_epochs=epochs, log_start_checkpoint=checkpoint)
 
 
+STATES = (RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED)
+
+
 def copy(start: int, end: int, *, epoch: int = 0, is_finished: bool = True) -> ListedCopy:
     """A copy of [start, end)."""
-    return ListedCopy("x", start, end, leader_epochs=((epoch, start),), is_finished=is_finished)
+    return ListedCopy("x", start, end, STATES[is_finished], leader_epochs=(LeaderEpoch(epoch, start),))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ def test_only_finished_copies_of_the_logs_own_lineage_lead_to_an_offset(
     rows: list[ListedCopy], ends: list[int]
 ) -> None:
     found = copies_up_to({20, 30}, rows, log(20))
-    assert [each.end_offset for each in found] == ends
+    assert [each.next_base_offset for each in found] == ends
 
 
 def test_a_copy_of_which_the_lineage_knows_only_the_beginning_is_none() -> None:

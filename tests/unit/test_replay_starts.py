@@ -54,16 +54,16 @@ def test_a_file_that_knows_producers_from_before_the_log_start_is_the_state_from
     before = at(state, 20)
     assert (before.provenance, ids(before.entries)) == (Provenance.COMPUTED_FROM_LOG_START, [1])
     adopted = at(state, 20, {1: of_log(19), 7: OLD})
-    assert adopted.found.strict is SnapshotVerdict.EXTENDS
+    assert adopted.found.compared is SnapshotVerdict.EXTENDS
     assert (adopted.provenance, ids(adopted.entries), adopted.folded_from) == (Provenance.COMPUTED, [1, 7], 10)
     state.advance(run(20))
     assert ids(at(state, 30).entries) == [1, 7]
     # Once a file told what was gone, a later one cannot know more, nor may it know less.
     more = at(state, 30, {1: of_log(29), 7: OLD, 8: OLD})
     less = at(state, 30, {1: of_log(29)})
-    assert [each.found.strict for each in (more, less)] == [SnapshotVerdict.SUSPECT] * 2
+    assert [each.found.compared for each in (more, less)] == [SnapshotVerdict.SUSPECT] * 2
     assert (more.found.unexplained, less.found.lacking) == (1, 1)
-    assert at(state, 30, {1: of_log(29), 7: OLD}).found.strict is SnapshotVerdict.MATCHES
+    assert at(state, 30, {1: of_log(29), 7: OLD}).found.compared is SnapshotVerdict.MATCHES
 
 
 def test_a_file_that_is_not_strictly_right_changes_no_state() -> None:
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_strictly_right_changes_no_state() -> None:
     state.advance(run(10))
     for found in ({7: OLD}, {1: replace(of_log(19), last_sequence=3), 7: OLD}, {}):
         refused = at(state, 20, found)
-        assert refused.found.strict is SnapshotVerdict.SUSPECT
+        assert refused.found.compared is SnapshotVerdict.SUSPECT
         assert ids(refused.entries) == [1]
         assert not state.has_adopted
 
@@ -81,7 +81,7 @@ def test_once_a_file_was_adopted_a_producer_of_offset_0_is_one_too_many_like_any
     state.advance(run(10))
     at(state, 20, {1: of_log(19), 7: OLD})
     more = at(state, 20, {1: of_log(19), 7: OLD, 8: replace(OLD, last_offset=0)})
-    assert (more.found.strict, more.found.unexplained) == (SnapshotVerdict.SUSPECT, 1)
+    assert (more.found.compared, more.found.unexplained) == (SnapshotVerdict.SUSPECT, 1)
 
 
 def test_a_log_that_is_continued_begins_with_an_empty_file_where_its_files_do() -> None:
@@ -91,15 +91,15 @@ def test_a_log_that_is_continued_begins_with_an_empty_file_where_its_files_do() 
     assert not state.lacks_start
     state.advance(run(10))
     found = at(state, 20, {1: of_log(19)})
-    assert (found.found.strict, found.provenance) == (SnapshotVerdict.MATCHES, Provenance.COMPUTED_FROM_SNAPSHOT)
+    assert (found.found.compared, found.provenance) == (SnapshotVerdict.MATCHES, Provenance.COMPUTED_FROM_SNAPSHOT)
 
 
 def test_where_the_cleaner_never_was_a_file_at_offset_1_must_be_right() -> None:
     state = ReplayState(log_start=0)
     state.advance(Run(0, fold(rows_of(data_batch(0, 1, 1, 0, 0))), TIMESTAMP))
     known = {1: replace(of_log(0), offset_delta=0, timestamp=TIMESTAMP)}
-    assert at(state, 1, known).found.strict is SnapshotVerdict.MATCHES
-    assert at(state, 1, {**known, 7: OLD}).found.strict is SnapshotVerdict.SUSPECT
+    assert at(state, 1, known).found.compared is SnapshotVerdict.MATCHES
+    assert at(state, 1, {**known, 7: OLD}).found.compared is SnapshotVerdict.SUSPECT
 
 
 def test_what_is_open_at_a_boundary_is_told_where_it_is_known() -> None:
@@ -118,7 +118,7 @@ def test_what_was_adopted_is_remembered_in_the_state_to_continue_from() -> None:
     assert (kept.offset, kept.history_from, kept.has_adopted) == (20, 10, True)
     again = ReplayState(log_start=10, start=kept)
     assert (again.provenance, ids(at(again, 20).entries)) == (Provenance.COMPUTED, [1, 7])
-    assert at(again, 20, {1: of_log(19), 7: OLD, 8: OLD}).found.strict is SnapshotVerdict.SUSPECT
+    assert at(again, 20, {1: of_log(19), 7: OLD, 8: OLD}).found.compared is SnapshotVerdict.SUSPECT
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_start_says_how_far_back_its_history_goes(
     start = StartState(50, run(40).deltas, history_from, has_adopted)
     state = ReplayState(log_start=log_start, start=start)
     assert (state.folded_from, state.provenance, state.history_from) == (folded_from, provenance, history_from)
-    observed = at(state, 50, {1: of_log(49), 7: OLD}).found.strict
+    observed = at(state, 50, {1: of_log(49), 7: OLD}).found.compared
     knows_all = history_from == 0 or has_adopted
     assert observed is (SnapshotVerdict.SUSPECT if knows_all else SnapshotVerdict.EXTENDS)
 
@@ -148,7 +148,7 @@ def test_up_to_the_cleaners_offset_itself_a_file_may_know_what_was_removed(
 ) -> None:
     state = ReplayState(log_start=0, cleaned_below=cleaned_below)
     state.advance(run(0))
-    observed = at(state, 20, {1: of_log(9), 7: OLD}).found.strict
+    observed = at(state, 20, {1: of_log(9), 7: OLD}).found.compared
     assert observed is (SnapshotVerdict.EXTENDS if is_explained else SnapshotVerdict.SUSPECT)
 
 
@@ -188,14 +188,14 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
     facts = {each.base_offset: (each.damage_kind, bool(each.damage)) for each in found.segments}
     kind = FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION
     assert facts == {0: (None, False), 11: (None, False), 20: (kind, True), 40: (None, False), 50: (None, False)}
-    assert [each.kind for each in found.findings] == [kind]
-    assert {offset: each.strict for offset, each in found.snapshots.items()} == {
+    assert [each.finding_kind for each in found.findings] == [kind]
+    assert {offset: each.compared for offset, each in found.snapshots.items()} == {
         11: SnapshotVerdict.MISSING,
         20: SnapshotVerdict.MISSING,
     }
     verdicts = [each.verdict for each in found.readiness(expiry=BrokerExpiry(TIMESTAMP, None))]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
-    assert "not comparable: non-transactional batch" in found.segments[3].snapshot.says
+    assert "not comparable: non-transactional batch" in found.ends[3].explanation
 
 
 def test_the_first_refused_batch_is_named_also_when_the_table_grows_between_two() -> None:

@@ -268,12 +268,12 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
     log, folder, runner = old_log(tmp_path)
     (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
     ran = run(runner, apply=False, told=led(log))
-    (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
+    (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["compared"] == "UNVERIFIED"]
     bounded, exact = (
         judged(JudgePartition(False, BrokerExpiry(NOW, DAY), scan), ran.facts, []) for scan in (True, False)
     )
     assert bounded[0]["verdict"] == "READY"
-    assert (exact[0]["verdict"], exact[0]["copy"]) == ("UNVERIFIED_SNAPSHOT", None)
+    assert (exact[0]["verdict"], exact[0]["digest"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["offset"] == bounded[0]["next_base_offset"]
 
 
@@ -398,7 +398,7 @@ def brokers_files(log: AgingLog, folder: Path, offsets: Iterable[int]) -> None:
 
 
 def tiered(ran: Ran) -> list[int]:
-    return [row["start_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
+    return [row["base_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
 
 
 def test_exact_tiers_none_of_the_segments_that_a_transaction_holds(tmp_path: Path) -> None:

@@ -134,10 +134,15 @@ def test_a_payload_that_its_crc_does_not_bear_out_is_damage_as_soon_as_it_has_pa
     assert check.finding is None
     check.update(flipped[len(good[0]) : len(good[0]) + len(good[1])])
     assert check.finding is not None
-    assert (check.finding.kind, check.finding.position) == (FindingKind.BAD_CRC, len(good[0]))
+    assert (check.finding.finding_kind, check.finding.position) == (FindingKind.BAD_CRC, len(good[0]))
     check.update(flipped[len(good[0]) + len(good[1]) :])
     end = check.finish()
-    assert (end.size, end.valid_bytes, end.batch_count, end.finding) == (len(flipped), len(good[0]), 1, check.finding)
+    assert (end.total_bytes, end.valid_bytes, end.batch_count, end.finding) == (
+        len(flipped),
+        len(good[0]),
+        1,
+        check.finding,
+    )
     unchecked = streamed(bytes(flipped), [], 0, 3, check_crc=False)
     assert (unchecked.finding, unchecked.crc_checked, unchecked.digest) == (None, False, digest(b"".join(good)))
 
@@ -151,7 +156,7 @@ def test_a_batch_that_claims_more_than_there_is_is_not_waited_for_in_memory() ->
     assert check._feed.left_over < 3 << 20
     end = check.finish()
     assert end.finding is not None
-    assert end.finding.kind is FindingKind.TRUNCATED_SEGMENT
+    assert end.finding.finding_kind is FindingKind.TRUNCATED_SEGMENT
 
 
 @pytest.mark.parametrize("knows_size", [True, False])
@@ -164,7 +169,7 @@ def test_a_header_that_is_damage_in_two_pieces_is_it_as_in_one(
     data = good + bytes(wrong)
     of_file = scanned(tmp_path, data, 0, end)
     assert of_file.finding is not None
-    assert of_file.finding.kind is FindingKind.BAD_MAGIC
+    assert of_file.finding.finding_kind is FindingKind.BAD_MAGIC
     size = len(data) if knows_size else None
     for cut in range(len(good), len(data)):
         assert streamed(data, [cut], 0, end, size=size, name=str(tmp_path / "segment.log")) == of_file
@@ -200,4 +205,4 @@ def test_files_that_may_not_be_read_are_no_damage(tmp_path: Path, monkeypatch, k
     monkeypatch.setattr(kind, "__init__", refuse)
     end = scanned(tmp_path, b"", 0, 5 if is_closed or kind is MappedWindows else None)
     assert end.finding is not None
-    assert (end.finding.kind, end.finding.message) == (FindingKind.PERMISSION_DENIED, "Permission denied")
+    assert (end.finding.finding_kind, end.finding.message) == (FindingKind.PERMISSION_DENIED, "Permission denied")

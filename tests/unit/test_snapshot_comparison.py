@@ -195,7 +195,7 @@ def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_
     for name, found in wrongs(right, data.draw(st.sampled_from(sorted(right)))).items():
         comparison = compared(found, history, offset)
         assert not comparison.is_start, name
-        assert comparison.strict is SnapshotVerdict.SUSPECT
+        assert comparison.compared is SnapshotVerdict.SUSPECT
         differs = [each for each in right.keys() | found.keys() if right.get(each) != found.get(each)]
         sides = [side[each] for side in (right, found) for each in differs if each in side]
         is_kept = any(entry.txn_first_offset >= 0 or now - entry.timestamp < DAY for entry in sides)
@@ -256,5 +256,5 @@ def test_a_producer_that_was_dropped_and_came_back_has_forgotten_its_coordinator
 def test_a_file_that_knows_more_and_lacks_the_idle_may_go_up_as_one_that_extends() -> None:
     computed = {1: replace(ENTRY, timestamp=0, last_offset=14)}
     found = snapshot_comparison.compare(rows({7: ENTRY}), rows(computed), history_from=10)
-    assert (found.strict, found.extending, found.is_start) == (SnapshotVerdict.SUSPECT, 1, False)
+    assert (found.compared, found.extending, found.is_start) == (SnapshotVerdict.SUSPECT, 1, False)
     assert found.verdict(AT_TIMESTAMP) is SnapshotVerdict.EXTENDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +13,37 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.reference.recovered import DATA
+from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt, StoredAt
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
-from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing, RemoteSegmentState
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, SnapshotFile
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables import listed
+from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.deltas import columns_of as fields_as_columns
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.facts import (
-    NOT_READ,
+    PARTITIONS,
     Fact,
     FactKind,
-    Problem,
     StoredReplay,
     fact_batches,
     read_facts,
+    state_batches,
 )
-from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITIONS, TABLES
+from tiersnap.snapshot.tables.schemas import PART_DELTAS
 
 pytestmark = pytest.mark.unit
 
-KEY = ("/data", "orders", 3)
+
+def fact(kind: FactKind, **more: object) -> Fact:
+    return Fact(log_dir="/data", topic="orders", partition=3, kind=kind, **more)  # type: ignore[arg-type]
+
+
 longs = st.integers(-1, 1 << 62)
 maybe = st.none() | longs
 texts = st.text(max_size=8)
@@ -124,7 +130,7 @@ segment_facts = st.builds(
     SegmentFacts,
     base_offset=longs,
     next_base_offset=maybe,
-    size=longs,
+    size_bytes=longs,
     modified_ns=longs,
     digest=texts,
     crc_checked=st.booleans(),
@@ -134,7 +140,6 @@ segment_facts = st.builds(
     has_gaps=st.booleans(),
     missing_parts=st.lists(texts, max_size=2).map(tuple),
     rebuilt_parts=st.lists(texts, max_size=2).map(tuple),
-    snapshot=comparisons,
     index_faults=st.lists(texts, max_size=2).map(tuple),
 )
 partition_facts = st.builds(
@@ -156,19 +161,19 @@ partition_facts = st.builds(
 def through_the_table(fact: Fact) -> Fact:
     (batch,) = fact_batches([fact])
     assert batch.schema == PARTITIONS
-    (found,) = read_facts(batch)
+    ((found, read),) = read_facts(batch)
+    assert read.size == 0
     return found
 
 
 @given(segment_facts)
-def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: SegmentFacts) -> None:
-    read = through_the_table(Fact(*KEY, FactKind.SEGMENT, offset=found.base_offset, segment=found)).segment
-    assert read == replace(found, snapshot=NOT_READ)
+def test_segment_facts_come_back_from_their_row(found: SegmentFacts) -> None:
+    assert through_the_table(fact(FactKind.SEGMENT, segment=found)).segment == found
 
 
 @given(st.builds(StoredReplay, facts=partition_facts, leader_epochs=st.none() | pairs))
-def test_what_a_replay_was_made_of_comes_back_from_its_row(found: StoredReplay) -> None:
-    assert through_the_table(Fact(*KEY, FactKind.REPLAYED, replayed=found)).replayed == found
+def test_replay_comes_back_from_its_row(found: StoredReplay) -> None:
+    assert through_the_table(fact(FactKind.REPLAYED, replay=found)).replay == found
 
 
 def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
@@ -176,21 +181,25 @@ def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
     assert len(fields(Comparison)) == 8
 
 
-@given(st.lists(st.none() | deltas, max_size=9), st.integers(1, 4))
-def test_facts_come_in_batches_and_in_order_whatever_has_deltas(many: list[np.ndarray | None], size: int) -> None:
-    facts = [
-        Fact(*KEY, FactKind.FINDING, part=number, problem=Problem(message="x"))
-        if each is None
-        else Fact(*KEY, FactKind.STATE, part=number, deltas=each)
-        for number, each in enumerate(many)
-    ]
-    found = [each for batch in fact_batches(facts, size=size) for each in read_facts(batch)]
-    assert sorted(each.part for each in found) == list(range(len(many)))
-    for each in found:
-        expected = many[each.part]
-        assert (None if each.deltas is None else each.deltas.tolist()) == (
-            None if expected is None else expected.tolist()
-        )
+@given(st.integers(0, 9), st.integers(1, 4))
+def test_facts_come_in_batches_and_in_order(count: int, size: int) -> None:
+    facts = [fact(FactKind.FINDING, part=number) for number in range(count)]
+    batches = list(fact_batches(facts, size=size))
+    assert [each for batch in batches for each, _ in read_facts(batch)] == facts
+    assert all(batch.num_rows <= size for batch in batches)
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_DELTAS, PART_DELTAS + 1, 3 * PART_DELTAS])
+def test_state_comes_back_from_its_parts_in_order(size: int) -> None:
+    state = np.zeros(size, DELTA_DTYPE)
+    state["producer_id"] = np.arange(size)
+    replayed = fact(
+        FactKind.REPLAYED, replay=StoredReplay(facts=PartitionFacts("id", "", "", 0, "", "", 0, 1, 1, 1, ""))
+    )
+    rows = [row for batch in state_batches(replayed, state) for row in read_facts(batch)]
+    assert {each.kind for each, _ in rows} == {FactKind.STATE}
+    assert [each.part for each, _ in rows] == list(range(len(rows)))
+    assert np.concatenate([deltas for _, deltas in rows]).tolist() == state.tolist()
 
 
 @pytest.mark.parametrize("broker", ["kafka-2.7.2", "kafka-3.9.1", "kafka-4.1.1", "ledger-2.7.2"])
@@ -243,10 +252,12 @@ def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path:
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     (partition,) = open_log_dir(str(tmp_path)).partitions()
 
+    states = (RemoteSegmentState.COPY_SEGMENT_STARTED, RemoteSegmentState.COPY_SEGMENT_FINISHED)
+
     def tiered(*copies: tuple[int, int, int, bool]) -> list[int]:
         view = RemoteListing(
             tuple(
-                ListedCopy("x", start, end, leader_epochs=((epoch, start),), is_finished=is_finished)
+                ListedCopy("x", start, end, states[is_finished], leader_epochs=(LeaderEpoch(epoch, start),))
                 for start, end, epoch, is_finished in copies
             )
         )
@@ -265,7 +276,7 @@ snapshots = st.builds(
     comparison=comparisons,
     provenance=st.sampled_from(Provenance),
     folded_from=longs,
-    file=st.builds(SnapshotFile, size=maybe, crc32c=maybe, not_read=st.none() | texts),
+    file=st.builds(SnapshotFile, file_bytes=maybe, file_crc32c=maybe, not_read=st.none() | texts),
     open_transactions=st.none() | st.lists(st.tuples(longs, longs), max_size=3).map(tuple),
     stored=st.none() | st.builds(StoredAt, texts, longs, longs, longs, st.booleans()),
 )
@@ -273,4 +284,4 @@ snapshots = st.builds(
 
 @given(snapshots)
 def test_snapshot_comes_back_from_its_row(found: SnapshotAt) -> None:
-    assert through_the_table(Fact(*KEY, FactKind.BOUNDARY, offset=found.offset, boundary=found)).boundary == found
+    assert through_the_table(fact(FactKind.BOUNDARY, snapshot=found)).snapshot == found

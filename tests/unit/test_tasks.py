@@ -30,10 +30,10 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SegmentFile, StoredDecode, decode_batches
+from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile, StoredDecode, decode_batches
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
-from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
+from tiersnap.snapshot.tables.schemas import PART_DELTAS
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
@@ -92,7 +92,7 @@ def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) ->
     logs = DATA / broker / "logs"
     choice = random.Random(3)
     for partition in open_log_dir(str(logs)).partitions():
-        listed = LISTED_ROWS.to_row(ListedPartition.of(str(logs), partition, None))
+        listed = LISTED_ROWS.as_dict(ListedPartition.of(str(logs), partition, None))
         for segment, row in zip(partition.segments, listed["segments"], strict=True):
             last = segment.next_base_offset or segment.base_offset + 50
             cuts = sorted({choice.randint(segment.base_offset + 1, last) for _ in range(2)})
@@ -103,7 +103,7 @@ def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) ->
             assert found.schema == SEGMENTS
             rows = found.to_pylist()
             assert [row["part"] for row in rows] == list(range(len(rows)))
-            assert DECODE_ROWS.of_row(rows[0]).end == end
+            assert next(DECODE_ROWS.read([found])).end == end
             observed = zip(rows, from_lists(found.column("deltas")), strict=True)
             for run in runs:
                 parts = [deltas for row, deltas in observed_of(observed, run.start_offset, len(run.deltas))]
@@ -126,7 +126,7 @@ def observed_of(rows, start: int, size: int):
 def test_decode_segments_gives_small_decodes_as_one_batch() -> None:
     logs = DATA / "kafka-4.1.1" / "logs"
     found = [ListedPartition.of(str(logs), partition, None) for partition in open_log_dir(str(logs)).partitions()]
-    rows = [{**row, **each} for row in map(LISTED_ROWS.to_row, found) for each in row["segments"]]
+    rows = [{**row, **each} for row in map(LISTED_ROWS.as_dict, found) for each in row["segments"]]
     task = DecodeSegments(check_crc=True, run=7)
     alone = [batch for row in rows for batch in task(iter([pa.RecordBatch.from_pylist([row], schema=WANTED)]))]
     (together,) = task(iter([pa.RecordBatch.from_pylist(rows, schema=WANTED)]))
@@ -136,7 +136,7 @@ def test_decode_segments_gives_small_decodes_as_one_batch() -> None:
 
 def test_decode_batches_flushes_when_it_holds_enough_deltas() -> None:
     end = SegmentEnd(1, 1, 1, 0, 0, 0, 0, False, "", True, None)
-    decode = StoredDecode(end, SegmentFile("/logs", "orders", 0, None, 0, None, 1, 1), run=1)
+    decode = StoredDecode(SegmentFile("/logs", "orders", 0, None, 0, None, 1, 1), end, run=1)
     deltas = np.zeros(5 * PART_DELTAS, DELTA_DTYPE)
     found = list(decode_batches((decode, [Run(0, deltas, -1)]) for _ in range(4)))
     assert [batch.num_rows for batch in found] == [10, 10]

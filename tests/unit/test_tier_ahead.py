@@ -117,7 +117,7 @@ def test_segment_that_fails_before_the_first_is_shown_hides_all_behind(store, se
 
     watched = SecondFails(store)
     rows = run(watched, segments)
-    assert [(row["start_offset"], bool(row["error"])) for row in rows if row["state"] != "COPY_SEGMENT_STARTED"] == [
+    assert [(row["base_offset"], bool(row["error"])) for row in rows if row["state"] != "COPY_SEGMENT_STARTED"] == [
         (CLOSED[0], False),
         (CLOSED[1], False),  # DELETE_SEGMENT_STARTED
         (CLOSED[1], True),
@@ -141,7 +141,7 @@ def test_segments_that_were_begun_are_undone_when_the_first_fails(store, segment
                     raise TransientError("no")
 
     rows = run(FirstFails(store), segments)
-    assert {row["start_offset"] for row in rows} == {CLOSED[0]}
+    assert {row["base_offset"] for row in rows} == {CLOSED[0]}
     assert rows[-1]["error"]
     assert [each.key for each in store.list() if each.key.endswith((".log", ".indexes", ".rsm-manifest"))] == []
     assert claims_of(store) == [(offset, False, True) for offset in CLOSED]
@@ -150,7 +150,7 @@ def test_segments_that_were_begun_are_undone_when_the_first_fails(store, segment
 def test_caller_that_stops_listening_leaves_nothing_begun(store, segments):
     layout = AivenLayout()
     events = tier_partition(RemoteLocation(store, layout), PARTITION, segments, ME)
-    assert next(events).start_offset == CLOSED[0]
+    assert next(events).base_offset == CLOSED[0]
     events.close()
     assert visible(store) == [CLOSED[0]]
     assert list_remote_partition(aiven(store), PARTITION).leftovers == ()

@@ -104,7 +104,7 @@ def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -
 
 def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, segments):
     rows = run(store, layout, segments)
-    assert [(row["start_offset"], row["state"]) for row in rows] == [
+    assert [(row["base_offset"], row["state"]) for row in rows] == [
         (base, state) for base in CLOSED for state in ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED")
     ]
     assert_tiered_once(store, layout, name)
@@ -112,19 +112,19 @@ def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, seg
     assert len({row["segment_id"] for row in rows}) == 3
     found = present(store, layout)
     for copy, row in zip(found.segments, rows[1::2], strict=True):
-        assert (copy.segment_id, copy.start_offset, copy.end_offset - 1) == (
+        assert (copy.segment_id, copy.start_offset, copy.end_offset) == (
             row["segment_id"],
-            row["start_offset"],
-            row["end_offset"],
+            row["base_offset"],
+            row["next_base_offset"],
         )
-        assert row["bytes"] == sum(store.head(key).size for key in copy.keys)
+        assert row["object_bytes"] == sum(store.head(key).size for key in copy.keys)
         assert copy.leader_epochs == tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"])
 
 
 def test_tier_partition_fails_at_its_first_segment_when_the_store_lists_nothing(store, layout, segments):
     flaky = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"list"})
     (row,) = run(flaky, layout, segments)
-    assert (row["start_offset"], row["state"]) == (CLOSED[0], None)
+    assert (row["base_offset"], row["state"]) == (CLOSED[0], None)
     assert row["error"]
 
 
@@ -137,7 +137,7 @@ def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layo
 
 def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, layout, segments):
     rows = run(store, layout, segments)
-    (row,) = [row for row in rows if row["start_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
+    (row,) = [row for row in rows if row["base_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
     assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
     ready = segments[1].bundle(store)
     metadata = ready.metadata(segment_id_of(row), broker_id=-1, event_timestamp=0)
@@ -155,7 +155,7 @@ def test_a_second_run_writes_nothing(store, layout, name, segments):
     again = run(store, layout, segments, replace(ME, run_id="run-2"))
     assert {info.key: store.get(info.key) for info in store.list()} == before
     assert [row["segment_id"] for row in again] == [row["segment_id"] for row in first[1::2]]
-    assert [row["bytes"] for row in again] == [0, 0, 0]
+    assert [row["object_bytes"] for row in again] == [0, 0, 0]
 
 
 def sizes(store, layout) -> dict[int, int]:
@@ -168,8 +168,8 @@ def sizes(store, layout) -> dict[int, int]:
 def test_repeated_task_counts_what_its_lost_attempt_sent(store, layout, segments):
     """A worker is lost with the rows of what it copied, and Spark begins its task again in the same run."""
     run(store, layout, segments)
-    assert {row["start_offset"]: row["bytes"] for row in run(store, layout, segments)} == sizes(store, layout)
-    assert {row["bytes"] for row in run(store, layout, segments, replace(ME, run_id="run-2"))} == {0}
+    assert {row["base_offset"]: row["object_bytes"] for row in run(store, layout, segments)} == sizes(store, layout)
+    assert {row["object_bytes"] for row in run(store, layout, segments, replace(ME, run_id="run-2"))} == {0}
 
 
 def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layout, name, segments):
@@ -185,7 +185,7 @@ def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layou
         )
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
-        finished = {row["start_offset"]: row["bytes"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"}
+        finished = {row["base_offset"]: row["object_bytes"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"}
         assert finished == sizes(store, layout), step
         assert_tiered_once(store, layout, name)
 
@@ -247,7 +247,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     if killed is None:
         assert max(counts.values()) == 1
         assert any(
-            {row["start_offset"] for row in rows if not row["error"]} >= set(CLOSED[:2]) for rows in results.values()
+            {row["base_offset"] for row in rows if not row["error"]} >= set(CLOSED[:2]) for rows in results.values()
         )
         assert present(store, layout).leftovers == ()
     run(store, layout, segments)
@@ -257,7 +257,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
 def test_after_a_failure_the_rest_of_the_partition_waits(store, layout, name, segments):
     Path(segments[1].log.path).write_bytes(b"x" * segments[1].log.size)
     rows = run(store, layout, segments)
-    assert [(row["start_offset"], row["state"]) for row in rows] == [
+    assert [(row["base_offset"], row["state"]) for row in rows] == [
         (0, "COPY_SEGMENT_STARTED"),
         (0, "COPY_SEGMENT_FINISHED"),
         (5, "COPY_SEGMENT_STARTED"),
@@ -445,7 +445,7 @@ def test_copies_under_leader_epochs_that_lost_the_election_are_no_copies_of_this
     tier(tmp_path / "logs" / "orders-0", store, layout=layout)
     ours = planned(write_log(tmp_path / "ours", epoch=3))
     rows = run(store, layout, ours)
-    assert [(row["start_offset"], row["state"]) for row in rows] == [
+    assert [(row["base_offset"], row["state"]) for row in rows] == [
         (0, None),
         (5, "COPY_SEGMENT_STARTED"),
         (5, "COPY_SEGMENT_FINISHED"),

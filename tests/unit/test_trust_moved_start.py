@@ -49,9 +49,9 @@ def test_a_file_extends_the_log_by_what_lies_before_it_and_only_where_something_
     found: Entry, computed: Entry | None
 ) -> None:
     observed = against(found, computed)
-    assert (observed.strict, observed.extending, observed.is_start) == (SnapshotVerdict.EXTENDS, 1, True)
+    assert (observed.compared, observed.extending, observed.is_start) == (SnapshotVerdict.EXTENDS, 1, True)
     assert observed.harmful_until == -1
-    assert against(found, computed, start=0).strict is SnapshotVerdict.SUSPECT
+    assert against(found, computed, start=0).compared is SnapshotVerdict.SUSPECT
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_a_file_extends_the_log_by_what_lies_before_it_and_only_where_something_
 )
 def test_what_contradicts_batches_that_the_log_holds_is_suspect(found: Entry, computed: Entry | None) -> None:
     observed = against(found, computed)
-    assert (observed.strict, observed.is_start) == (SnapshotVerdict.SUSPECT, False)
+    assert (observed.compared, observed.is_start) == (SnapshotVerdict.SUSPECT, False)
     assert observed.differing + observed.unexplained == 1
 
 
 def test_the_offset_where_the_log_begins_is_in_the_log() -> None:
-    assert against(replace(OLD, last_offset=0), None, start=1).strict is SnapshotVerdict.EXTENDS
-    assert against(replace(OLD, last_offset=1), None, start=1).strict is SnapshotVerdict.SUSPECT
+    assert against(replace(OLD, last_offset=0), None, start=1).compared is SnapshotVerdict.EXTENDS
+    assert against(replace(OLD, last_offset=1), None, start=1).compared is SnapshotVerdict.SUSPECT
 
 
 def test_a_producer_that_the_file_lacks_is_never_explained() -> None:
     observed = against(None, DATA)
-    assert (observed.strict, observed.lacking, observed.harmful_until) == (SnapshotVerdict.SUSPECT, 1, TIMESTAMP)
+    assert (observed.compared, observed.lacking, observed.harmful_until) == (SnapshotVerdict.SUSPECT, 1, TIMESTAMP)
 
 
 def test_a_transaction_open_since_offset_0_is_open() -> None:
@@ -115,6 +115,6 @@ def test_harm_ends_with_the_youngest_of_all_that_differs() -> None:
 def test_what_the_cleaner_removed_may_be_known_whatever_it_says() -> None:
     for found, computed in ((OLD, None), (replace(OLD, last_offset=400), None), (DATA, OPEN)):
         observed = against(found, computed, start=0, is_cleaned=True)
-        assert (observed.strict, observed.extending) == (SnapshotVerdict.EXTENDS, 1)
-        assert "removed by the cleaner" in observed.says
-    assert against(None, DATA, start=0, is_cleaned=True).strict is SnapshotVerdict.SUSPECT
+        assert (observed.compared, observed.extending) == (SnapshotVerdict.EXTENDS, 1)
+        assert "removed by the cleaner" in observed.explanation
+    assert against(None, DATA, start=0, is_cleaned=True).compared is SnapshotVerdict.SUSPECT

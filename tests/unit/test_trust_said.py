@@ -23,7 +23,7 @@ PLAIN = Entry(epoch=0, last_sequence=3, last_offset=150, offset_delta=2, timesta
 
 
 def said(theirs: dict[int, Entry], ours: dict[int, Entry], start: int = 0) -> str:
-    return compare(rows(theirs), rows(ours), history_from=start).says
+    return compare(rows(theirs), rows(ours), history_from=start).explanation
 
 
 @pytest.mark.parametrize("verdict", [SnapshotVerdict.CORRUPT, SnapshotVerdict.MISSING, SnapshotVerdict.UNVERIFIED])

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
+from tiersnap.snapshot.tables.facts import PARTITIONS
+from tiersnap.snapshot.tables.schemas import RUNS
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +28,7 @@ def row(run: int, offset: int, found: str) -> dict[str, object]:
     """A boundary; every other column is null, or what stands for nothing where it must not be."""
     known: dict[str, object] = {
         "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "offset": offset, "part": 0,
-        "run": run, "boundary": {"found": found, "says": SAYS},
+        "run": run, "compared": found, "explanation": SAYS,
     }  # fmt: skip
     for field in PARTITIONS:
         if field.name not in known:
@@ -82,7 +83,7 @@ def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no
     table.optimize.compact()
     assert DeltaTable(warehouse / "partitions").to_pyarrow_table().num_rows == 4
     duckdb = pytest.importorskip("duckdb")
-    bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where boundary.found = 'SUSPECT'"
+    bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where compared = 'SUSPECT'"
     assert duckdb.sql(bare).fetchall() == [(6,)], "one is right: the rest is superseded, or of compacted files"
 
 

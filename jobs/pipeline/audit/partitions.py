@@ -61,7 +61,7 @@ def segments_of_facts(partitions: DataFrame) -> DataFrame:
     last = still_there(partitions).select(*PARTITION_KEY, "replayed.run")
     segments = partitions.where(F.col("kind") == str(FactKind.SEGMENT))
     found = segments.join(last, on=[*PARTITION_KEY, "run"], how="left_semi")
-    return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "segment.size_bytes")
+    return found.select(*PARTITION_KEY, "base_offset", "size_bytes")
 
 
 def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:

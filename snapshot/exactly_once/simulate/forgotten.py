@@ -15,8 +15,7 @@ import numpy as np
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
-from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
-from tiersnap.snapshot.exactly_once.simulate.outcomes import WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
@@ -36,14 +35,12 @@ class Forgotten:
     Attributes:
         known: living producers that the replica knows.
         living: all that it should know.
-        meets: what producers would meet if it led now, a sentence.
-        writes: the same in full, as `simulate` lists them.
+        meets: a sentence: the answers that producers would get if it led now. `simulate` lists them.
     """
 
     known: int
     living: int
     meets: str
-    writes: tuple[ReplicaAnswer[WriteOutcome], ...] = ()
 
     @property
     def count(self) -> int:
@@ -92,7 +89,8 @@ def find_forgotten(
         by_producer=False,
         beginnings=Beginnings(lambda _: begins),
     )
-    writes = tuple(simulation.outcomes_of(filesystem, partition))
+    for _ in simulation.outcomes_of(filesystem, partition):
+        pass  # counted in the tally
     lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
@@ -104,7 +102,7 @@ def find_forgotten(
     tally = simulation.tally
     if not tally.unknown:
         return None
-    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(), writes)
+    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
 
 
 def told_forgotten(

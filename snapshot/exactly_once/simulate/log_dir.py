@@ -61,7 +61,7 @@ class HostSimulation:
     said: list[str] = field(default_factory=list)  # sentences about partitions that were not, or not wholly, simulated
 
     def __post_init__(self) -> None:
-        self.tally = Tally(self.brokers[-1])
+        self.tally = Tally()
 
     def answers(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
@@ -74,12 +74,13 @@ class HostSimulation:
 
     def sentence(self) -> str:
         """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
+        sentence = self.tally.sentence(self.brokers[-1])
         if not self.not_compared:
-            return self.tally.sentence()
+            return sentence
         count = count_of(len(self.not_compared), "partition is", "partitions are")
         is_in = "may be" if self.beginnings.unlocated else "is"
         unknown = f"{count} not compared: what came before the files {is_in} in remote storage."
-        return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
+        return f"{sentence} {unknown}" if self.tally.producers else unknown
 
     def outcomes_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[WriteOutcome]]:
         """Yield what the replica of one partition answers."""
@@ -119,7 +120,7 @@ class HostSimulation:
         self.said.extend(_said(found))
         given = Circumstances(partition.log_start_offset, self.transaction_version)
         classes = list(what_if(found.leader, found.replica, self.brokers, given))
-        self.tally.add(classes)
+        self.tally.add(classes, self.brokers[-1])
         yield found, classes, given
 
 

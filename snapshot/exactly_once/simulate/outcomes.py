@@ -173,9 +173,8 @@ def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over partitions for brokers of one era."""
+    """Counts over partitions."""
 
-    era: BrokerEra
     producers: int = 0  # alive on the leader, in each partition
     unknown: int = 0  # of these, not known to the replica
     doubled: int = 0  # last batches that would be appended a second time if they were sent again
@@ -184,11 +183,11 @@ class Tally:
     unrecognized: int = 0  # batches sent again that would be refused, and the leader would acknowledge once more
     zombies: int = 0  # first writes of fenced instances that would be taken, and the leader would refuse
 
-    def add(self, classes: Iterable[WriteClass]) -> None:
-        """Count the classes of one partition."""
+    def add(self, classes: Iterable[WriteClass], era: BrokerEra) -> None:
+        """Count the classes of one partition, by the answers of brokers of one era."""
         for each in classes:
             count = int(each.members.size)
-            leader, replica = each.leader_answers[self.era.name], each.replica_answers[self.era.name]
+            leader, replica = each.leader_answers[era.name], each.replica_answers[era.name]
             if each.write.is_retry and leader is Answer.DUPLICATE_ACK and replica.is_error:
                 self.unrecognized += count
             if each.write is Write.NEXT:
@@ -196,14 +195,14 @@ class Tally:
                 self.unknown += 0 if each.is_known else count
                 self.refused += count if leader.appends and not replica.appends else 0
             elif each.write is Write.RETRY_OF_LAST:
-                self.doubled += count if each.doubles(self.era) else 0
+                self.doubled += count if each.doubles(era) else 0
             elif each.write.is_retry:
-                self.doubled_older += count if each.doubles(self.era) else 0
+                self.doubled_older += count if each.doubles(era) else 0
             elif each.write is Write.ZOMBIE_EPOCH:
                 self.zombies += count if replica.appends and not leader.appends else 0
 
-    def sentence(self) -> str:
-        """Return what would happen if this replica became leader now."""
+    def sentence(self, era: BrokerEra) -> str:
+        """Return the answers that producers would get if this replica became leader now; `era` gave them."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
         parts = []
@@ -226,8 +225,8 @@ class Tally:
         if self.zombies:
             parts.append(f"let {count_of(self.zombies, 'fenced instance')} write")
         *most, last = parts
-        return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {self.era.releases})."
+        return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {era.releases})."
 
 
 # The counts of a Tally, which add up over partitions.
-TALLIED = tuple(each.name for each in fields(Tally) if each.name != "era")
+TALLIED = tuple(each.name for each in fields(Tally))

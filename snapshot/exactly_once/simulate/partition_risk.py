@@ -101,7 +101,7 @@ class RiskedPartition:
     @property
     def closed_bytes(self) -> float:
         """Return the average bytes of a closed segment; 0 without one."""
-        sizes = [each.size for each in self.survey.segments if each.next_base_offset is not None]
+        sizes = [each.size_bytes for each in self.survey.segments if each.next_base_offset is not None]
         return sum(sizes) / len(sizes) if sizes else 0.0
 
     @property

@@ -66,7 +66,7 @@ def replay_cost(
         holding = [each.base_offset for each in below if each.base_offset <= first_open_offset]
         window = min(window, holding[-1] if holding else first)
     nearest = max((start for start in starts if first <= start <= offset), default=first)
-    sums = [sum(each.size for each in below if each.base_offset >= start) for start in (first, window, nearest)]
+    sums = [sum(each.size_bytes for each in below if each.base_offset >= start) for start in (first, window, nearest)]
     full, bounded, incremental = ((size, -(-size * 1000 // read_rate)) for size in sums)
     return ReplayCost(*full, *bounded, *incremental, window, nearest)
 

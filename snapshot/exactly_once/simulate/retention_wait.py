@@ -61,7 +61,7 @@ def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
     if len(dated) < 2:
         return None
     passed = max(now, dated[-1].largest_timestamp) - dated[0].largest_timestamp
-    written = sum(segment.size for segment in segments if segment.base_offset > dated[0].base_offset)
+    written = sum(segment.size_bytes for segment in segments if segment.base_offset > dated[0].base_offset)
     return written / passed if passed > 0 else None
 
 
@@ -86,7 +86,9 @@ def waiting(
     if not blocking:
         return Waiting(Wait.NOTHING_TO_WAIT_FOR)
     first, last = min(blocking), max(blocking)
-    untiered = sum(each.size for each in segments if each.base_offset >= first and each.next_base_offset is not None)
+    untiered = sum(
+        each.size_bytes for each in segments if each.base_offset >= first and each.next_base_offset is not None
+    )
     stuck = Waiting(Wait.STUCK_TIERING_ENABLED, len(blocking), first, untiered_bytes=untiered)
     if is_tiering_enabled:
         return stuck
@@ -104,12 +106,12 @@ def _removed_at(
     """Return when the segment at `last` and all before it are removed: retention takes the oldest first."""
     if retention.is_compacted:
         return None
-    behind = sum(segment.size for segment in segments)
+    behind = sum(segment.size_bytes for segment in segments)
     ready_at = now
     for segment in segments:
         if segment.base_offset > last:
             break
-        behind -= segment.size
+        behind -= segment.size_bytes
         found = _too_old_at(segment, retention), _too_much_at(behind, retention, now, rate)
         times = [time for time in found if time is not None]
         if not times:

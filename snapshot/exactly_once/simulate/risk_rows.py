@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.snapshot.codecs import RowCodec
 from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
@@ -17,6 +16,7 @@ from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 
@@ -46,7 +46,7 @@ class BoundaryRow:
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     offset: int
     snapshot: SnapshotVerdict
     cause: SnapshotCause | None
@@ -76,7 +76,7 @@ class PartitionRow:
 
     log_dir: str
     topic: str
-    partition: int
+    partition: Int32
     segments: int
     bytes: int
     alive: int | None
@@ -98,16 +98,8 @@ class PartitionRow:
         return (*_harm(self.exposure), -self.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
 
 
-# The transactions open at an offset are known without headers, and their number stands beside.
-_AT_OFFSET: dict[str, RowCodec[Exposure] | RowCodec[Crossing]] = {
-    "exposure": RowCodec(Exposure),
-    "crossing": RowCodec(Crossing, without=("open_transactions",)),
-}
-_COST = RowCodec(ReplayCost)
-BOUNDARIES = RowCodec(BoundaryRow, parts={**_AT_OFFSET, "cost": _COST})
-PARTITIONS = RowCodec(
-    PartitionRow, parts={**_AT_OFFSET, "waiting": RowCodec(Waiting), "cost": _COST, "rate": RowCodec(WritingRate)}
-)
+BOUNDARIES = Rows(BoundaryRow)
+PARTITIONS = Rows(PartitionRow)
 
 
 def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
@@ -130,7 +122,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
         survey.topic,
         survey.partition,
         len(survey.segments),
-        sum(each.size for each in survey.segments),
+        sum(each.size_bytes for each in survey.segments),
         None if alive is None else int(alive.entries.size),
         risk.outlived,
         risk.causes,
@@ -193,7 +185,7 @@ class RiskTotals:
     @classmethod
     def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
         """Add up partitions."""
-        columns = [PARTITIONS.to_row(row) for row in rows]
+        columns = [PARTITIONS.as_dict(row) for row in rows]
 
         def numbers(name: str) -> list[int]:
             return [row[name] for row in columns if row[name] is not None]

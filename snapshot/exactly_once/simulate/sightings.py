@@ -103,7 +103,6 @@ class Sightings:
 class Crossing:
     """The transactions that are open at an offset; all counts are exact."""
 
-    open_transactions: int = 0  # all of them
     # Those that are aborted behind it; `aborted_records` and `aborted_bytes` lie before it, and consumers that read
     # committed data would get them.
     aborted: int = 0
@@ -133,7 +132,7 @@ class CrossingTransactions:
 
     def boundary(self, offset: int) -> None:
         """Note that a segment ends at `offset`: all batches below it were added, and none above."""
-        crossing = self.found[offset] = Crossing(open_transactions=len(self._open), undecided=len(self._open))
+        crossing = self.found[offset] = Crossing(undecided=len(self._open))
         for producer_id, (records, size) in self._open.items():
             self._waiting[producer_id].append(_Waiting(crossing, records, size))
 

@@ -19,6 +19,7 @@ from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
@@ -45,7 +46,7 @@ class SnapshotFound:
     @property
     def is_empty(self) -> bool:
         """Return whether the snapshot has no entries."""
-        is_read = self.compared.strict not in (SnapshotVerdict.MISSING, SnapshotVerdict.CORRUPT)
+        is_read = self.compared.compared not in (SnapshotVerdict.MISSING, SnapshotVerdict.CORRUPT)
         return is_read and self.file_bytes == HEADER_LENGTH
 
 
@@ -74,9 +75,6 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
     if found.is_empty:
         return SnapshotCause.EMPTY_TRUE if verdict.is_trusted else SnapshotCause.EMPTY_WRONG
     return None if verdict.is_trusted else SnapshotCause.CONTENT_DIFF
-
-
-OpenTransactions = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ def read_states(
         elif decoded.value is not None and (said := impossible(decoded.value)):
             message = f"offset {record.offset} of {decoded.transactional_id!r}: {said}"
             problems.append(Finding(FindingKind.CORRUPT_TRANSACTION_STATE, path, record.position, message))
-    read.hides_states = not partition.segments or any(each.kind in _HIDES_STATES for each in read.findings)
+    read.hides_states = not partition.segments or any(each.finding_kind in _HIDES_STATES for each in read.findings)
     # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
     read.findings += sorted(problems, key=lambda each: (each.path, each.position))
     return read

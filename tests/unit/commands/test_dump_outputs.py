@@ -120,7 +120,7 @@ def test_the_json_document_holds_entries_and_damage_of_every_file(dump) -> None:
         "current_txn_first_offset": None,
     }
     assert [entry["problem"] for entry in second["entries"]] == [None, "BAD_CRC", None]
-    assert [(item["kind"], item["position"]) for item in second["damage"]] == [("BAD_CRC", 77)]
+    assert [(item["finding_kind"], item["position"]) for item in second["damage"]] == [("BAD_CRC", 77)]
     assert "BAD_CRC" in err
 
 

@@ -31,7 +31,7 @@ from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance
-from tiersnap.snapshot.tables.schemas import PARTITIONS
+from tiersnap.snapshot.tables.facts import PARTITIONS
 
 pytestmark = pytest.mark.unit
 

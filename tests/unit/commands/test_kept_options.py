@@ -64,7 +64,7 @@ def test_findings_are_lines_of_their_own_in_json_lines_and_a_member_in_json(tmp_
     for command in (("scan", tmp_path / "logs"), ("tier", tmp_path / "logs", "--remote", tmp_path / "remote")):
         lines = [json.loads(line) for line in tiersnap(*command, output="jsonl").out.splitlines()]
         (found,) = [line["finding"] for line in lines if "finding" in line]
-        assert (found["kind"], found["path"]) == ("BAD_CRC", str(path))
+        assert (found["finding_kind"], found["path"]) == ("BAD_CRC", str(path))
         ran = tiersnap(*command)
         assert json.loads(ran.out)["result"]["findings"] == [found]
         assert f"BAD_CRC: {path}" in ran.err

@@ -78,7 +78,7 @@ def test_an_odd_offset_checkpoint_is_a_finding_and_all_partitions_are_listed(
 ) -> None:
     put(log_dir / name, odd)
     opened = open_log_dir(str(log_dir))
-    assert [(finding.kind, Path(finding.path).name) for finding in opened.findings] == [
+    assert [(finding.finding_kind, Path(finding.path).name) for finding in opened.findings] == [
         (FindingKind.UNREADABLE_FILE, name)
     ]
     assert any(partition.segments for partition in opened.partitions())
@@ -91,7 +91,7 @@ def test_an_odd_text_file_of_a_partition_is_a_finding_of_that_partition(
 ) -> None:
     put(log_dir / "orders-0" / name, odd)
     found = {each.name: each for each in open_log_dir(str(log_dir)).partitions()}
-    assert [(finding.kind, Path(finding.path).name) for finding in found["orders-0"].findings] == [
+    assert [(finding.finding_kind, Path(finding.path).name) for finding in found["orders-0"].findings] == [
         (FindingKind.UNREADABLE_FILE, name)
     ]
     assert not any(each.findings for each in found.values() if each.name != "orders-0")

@@ -15,8 +15,16 @@ from tests.reference.recovered import DATA
 from tiersnap.jobs.delta_tables import readiness
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.tables.remote_log_segments import STATES, AttemptState, newest_states, read_states, unneeded
-from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS
+from tiersnap.snapshot.tables.facts import PARTITIONS
+from tiersnap.snapshot.tables.remote_log_segments import (
+    REMOTE_LOG_SEGMENTS,
+    STATES,
+    AttemptState,
+    newest_states,
+    read_states,
+    unneeded,
+)
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
@@ -66,15 +74,16 @@ def copy_row(
         "topic_id": "lZ6vvmajTWKDBUTV6SQAtQ",
         "partition": 0,
         "segment_id": segment_id,
-        "start_offset": start,
-        "end_offset": end,
-        "segment_size_bytes": 1,
-        "max_timestamp": 1,
+        "base_offset": start,
+        "next_base_offset": end + 1,
+        "size_bytes": 1,
+        "largest_timestamp": 1,
         "leader_epochs": [{"epoch": epoch, "start_offset": start}],
         "state": state,
         "is_ours": ours,
-        "event_timestamp": 1,
-        "bytes": 1,
+        "written_at": 1,
+        "object_bytes": 1,
+        "rebuilt_indexes": {},
         "run": 1,
     }
 
@@ -129,7 +138,7 @@ def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_replayed_ag
     warehouse = warehouse_of(tmp_path, 1)
     before = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     key = {"log_dir": str(LOGS), "topic": "orders", "partition": 0}
-    gone = pa.Table.from_pylist([{**key, "kind": "GONE", "offset": 0, "part": 0, "run": 2}], schema=PARTITIONS)
+    gone = pa.Table.from_pylist([{**key, "kind": "GONE", "part": 0, "run": 2}], schema=PARTITIONS)
     write_deltalake(warehouse / "partitions", gone, mode="append")
     after = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
     assert before - after == {"orders-0"}

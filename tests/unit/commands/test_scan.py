@@ -135,7 +135,7 @@ def test_a_segment_and_a_snapshot_that_may_not_be_read_are_not_called_corrupt(lo
     (row,) = result["rows"]
     assert row["snapshots"] == {"UNVERIFIED": 2, "MATCHES": 1}
     assert row["verdicts"] == {"UNVERIFIED_SNAPSHOT": 1, "GAP_BEFORE": 1, "UNREADABLE_SEGMENT": 1, "ACTIVE_SEGMENT": 1}
-    assert [finding["kind"] for finding in result["findings"]] == ["PERMISSION_DENIED"]
+    assert [finding["finding_kind"] for finding in result["findings"]] == ["PERMISSION_DENIED"]
     assert "read it as the user that runs the broker" in done.stderr
 
 

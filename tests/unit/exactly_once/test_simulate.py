@@ -286,9 +286,9 @@ STALE = Answer.INVALID_PRODUCER_EPOCH
     ],
 )
 def test_the_sentence_says_what_the_replica_would_do_otherwise(classes, said):
-    tally = Tally(BROKER_ERAS[-1])
-    tally.add(write_class(*each) for each in classes)
-    assert said in tally.sentence()
+    tally = Tally()
+    tally.add((write_class(*each) for each in classes), BROKER_ERAS[-1])
+    assert said in tally.sentence(BROKER_ERAS[-1])
 
 
 @pytest.mark.parametrize("is_ongoing", [False, True])
@@ -610,5 +610,5 @@ def test_replicas_know_the_log_behind_lost_offsets(tmp_path):
     folder = lb.write_partition(tmp_path, "orders", 0, SEGMENTS, high_watermark=45, indexes=True)
     (folder / f"{20:020d}.log").unlink()
     found = both_of(tmp_path, NOT_LOOKED)
-    assert "OFFSETS_MISSING" in {each.kind for each in found.findings}
+    assert "OFFSETS_MISSING" in {each.finding_kind for each in found.findings}
     assert found.is_whole

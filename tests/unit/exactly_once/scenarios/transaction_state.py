@@ -33,7 +33,7 @@ def reread(tmp_path: Path, count: int = 1, *, stops_at_unknown: bool = False):
 
 
 def kinds(log: TransactionLog) -> list[FindingKind]:
-    return [finding.kind for finding in log.findings]
+    return [finding.finding_kind for finding in log.findings]
 
 
 @scenario("T01")

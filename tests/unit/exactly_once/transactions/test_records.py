@@ -87,13 +87,13 @@ def test_any_bytes_are_records_or_a_finding_and_never_a_crash(data: bytes, count
         records, findings = records_of(segment)
     assert records[-1].offset == 100
     assert len(records) - 1 == (0 if findings else count)
-    assert {each.kind for each in findings} <= {FindingKind.BAD_RECORD}
+    assert {each.finding_kind for each in findings} <= {FindingKind.BAD_RECORD}
 
 
 def test_bytes_behind_the_records_are_damage() -> None:
     with TemporaryDirectory() as folder:
         _, findings = records_of(one_segment(Path(folder), [batch_of(lb.record(0, 0, b"k", b"v") + b"\0", 1, NONE)]))
-    assert [each.kind for each in findings] == [FindingKind.BAD_RECORD]
+    assert [each.finding_kind for each in findings] == [FindingKind.BAD_RECORD]
 
 
 def test_compressed_and_plain_batches_come_in_the_order_of_the_log(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_compressed_bytes_that_are_cut_changed_or_too_many_are_damage(codec: int
     for data in (whole[: len(whole) // 2], b"\xff" * 40, b""):
         with TemporaryDirectory() as folder:
             _, findings = records_of(one_segment(Path(folder), [batch_of(data, 3, codec)]))
-        assert [each.kind for each in findings] == [FindingKind.BAD_RECORD]
+        assert [each.finding_kind for each in findings] == [FindingKind.BAD_RECORD]
     with pytest.raises(CorruptRecordError, match="more than 100 bytes"):
         decompress(codec, whole, largest=100)
 
@@ -164,7 +164,7 @@ def test_a_batch_that_is_no_records_is_a_finding_and_the_next_is_read(tmp_path: 
     bad = lb.raw_batch(0, last_offset_delta=0, record_count=1, records=b"\x07nothing")
     records, findings = records_of(one_segment(tmp_path, [bad, lb.data_batch(1, 1)]))
     assert [each.offset for each in records] == [1]
-    assert [each.kind for each in findings] == [FindingKind.BAD_RECORD]
+    assert [each.finding_kind for each in findings] == [FindingKind.BAD_RECORD]
 
 
 def test_a_segment_that_is_damaged_or_of_an_old_format_says_so(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ def test_a_segment_that_is_damaged_or_of_an_old_format_says_so(tmp_path: Path) -
     flipped[-1] ^= 1
     records, findings = records_of(one_segment(tmp_path / "a", [lb.data_batch(0, 1), bytes(flipped)]))
     assert [each.offset for each in records] == [0]
-    assert [each.kind for each in findings] == [FindingKind.BAD_CRC]
+    assert [each.finding_kind for each in findings] == [FindingKind.BAD_CRC]
     _, findings = records_of(one_segment(tmp_path / "b", [lb.legacy_entry(0)]))
-    assert [each.kind for each in findings] == [FindingKind.BAD_MAGIC]
+    assert [each.finding_kind for each in findings] == [FindingKind.BAD_MAGIC]
 
 
 def test_a_segment_that_is_gone_is_a_finding(tmp_path: Path) -> None:
@@ -182,4 +182,4 @@ def test_a_segment_that_is_gone_is_a_finding(tmp_path: Path) -> None:
     Path(segment.log.path).unlink()
     records, findings = records_of(segment)
     assert records == []
-    assert [each.kind for each in findings] == [FindingKind.UNREADABLE_FILE]
+    assert [each.finding_kind for each in findings] == [FindingKind.UNREADABLE_FILE]

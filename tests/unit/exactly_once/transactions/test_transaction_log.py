@@ -36,7 +36,7 @@ def write_everything(log_dir: Path, count: int, ids: list[str] = IDS) -> None:
 
 
 def kinds(log: TransactionLog) -> list[FindingKind]:
-    return [finding.kind for finding in log.findings]
+    return [finding.finding_kind for finding in log.findings]
 
 
 records = st.lists(
@@ -109,7 +109,7 @@ def test_missing_partitions_are_named_once(tmp_path: Path) -> None:
     assert log.missing == (3,)
     assert not log.is_complete
     assert log.missing_finding is not None
-    assert log.missing_finding.kind is FindingKind.MISSING_PARTITION
+    assert log.missing_finding.finding_kind is FindingKind.MISSING_PARTITION
     assert log.missing_finding.message.endswith("of the 5 partitions of __transaction_state: 3")
     assert all(log.is_current(name) == (partition_of(name, 5) != 3) for name in IDS)
 
@@ -158,7 +158,7 @@ def test_one_id_in_the_wrong_partition_is_a_finding(tmp_path: Path) -> None:
     log = read(tmp_path)
     assert log.partition_count == 50
     (finding,) = log.findings
-    assert finding.kind is FindingKind.WRONG_PARTITION
+    assert finding.finding_kind is FindingKind.WRONG_PARTITION
     assert "'my-txn' in __transaction_state-45" in finding.message
 
 

@@ -1,0 +1,404 @@
+"""The type is the row: a frozen dataclass as columns of Arrow batches, and back.
+
+A column is a field, under the field's name. Its Arrow type follows from the annotation:
+
+    int, float, bool, str, an enum   int64 (int32 or int16 by `Int32`, `Int16`), float64, bool, string
+    tuple[X, ...], Mapping[str, X]   list<X>, map<string, X>
+    X | None                         a column of X that may be null
+    a dataclass                      its columns beside the others: it is flattened
+    a dataclass | None               the same, and None is a null in each of them
+    a dataclass inside a tuple       a struct; so is a NamedTuple everywhere
+
+Two fields that would make one column are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a
+column. There are no other options: a column that needs another name is renamed in the type. Arrays of producer deltas
+never pass through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache, cached_property
+from itertools import chain, pairwise
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+Values = list[Any]
+Array: TypeAlias = "pa.Array[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The bits of an integer column."""
+
+    bits: int
+
+
+Int32 = Annotated[int, Width(32)]
+Int16 = Annotated[int, Width(16)]
+
+
+class Rows(Generic[T]):
+    """Writes and reads rows of one dataclass; derives nothing before it is used."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+
+    @cached_property
+    def _group(self) -> _Group:
+        return _group_of(self.kind)  # type: ignore[arg-type]  # a type is hashable
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns. Needs no pyarrow."""
+        return tuple(each.name for each in self._group.columns)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns in the order of the fields, with their comments."""
+        import pyarrow as pa
+
+        return pa.schema(self._group.arrow_fields(is_optional=False))
+
+    def batch(self, values: Iterable[T]) -> pa.RecordBatch:
+        """Return a row for each value."""
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_arrays(list(self._group.write(list(values))), schema=self.schema)
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[T]:
+        """Yield the value of each row. A contained dataclass is None if its columns were left out."""
+        for batch in batches:
+            there = set(batch.schema.names)
+            columns = {
+                each.name: each.kind.decode(batch.column(each.name))
+                for each in self._group.columns
+                if each.name in there
+            }
+            yield from self._group.read(columns, batch.num_rows)
+
+    def read_dicts(self, rows: Sequence[Mapping[str, Any]]) -> list[T]:
+        """Return the value of each row, given as `pyarrow` and Spark give rows as dicts."""
+        import pyarrow as pa
+
+        return list(self.read([pa.RecordBatch.from_pylist(list(rows), schema=self.schema)]))
+
+    def as_dict(self, value: T) -> dict[str, Any]:
+        """Return the columns of one value: texts, numbers, dicts and lists. Needs no pyarrow."""
+        return self._group.as_dict(value)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Values of a simple column."""
+
+    type: type
+    bits: int = 64
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        simple: dict[type, pa.DataType] = {str: pa.string(), bool: pa.bool_(), float: pa.float64()}
+        integers: dict[int, pa.DataType] = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+        return integers[self.bits] if self.type is int else simple[self.type]
+
+    def encode(self, values: Values) -> Array:
+        import pyarrow as pa
+
+        return pa.array(values, self.arrow_type)
+
+    def decode(self, array: Array) -> Values:
+        return array.to_pylist()
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401 - any value of a column
+        return value
+
+
+@dataclass(frozen=True)
+class _Enum(_Kind):
+    members: type[Enum] = Enum
+
+    def decode(self, array: Array) -> Values:
+        by_value = {None: None, **{each.value: each for each in self.members}}
+        return [by_value[each] for each in array.to_pylist()]
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401
+        return value.value
+
+
+@dataclass(frozen=True)
+class _Map(_Kind):
+    key: _Kind = _Kind(str)
+    inner: _Kind = _Kind(int)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.map_(self.key.arrow_type, self.inner.arrow_type)
+
+    def encode(self, values: Values) -> Array:
+        return super().encode([None if each is None else list(each.items()) for each in values])
+
+    def decode(self, array: Array) -> Values:
+        return [None if each is None else dict(each) for each in array.to_pylist()]
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401
+        return dict(value)
+
+
+@dataclass(frozen=True)
+class _NamedTuple(_Kind):
+    @property
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        hints = get_type_hints(self.type, include_extras=True)
+        return pa.struct([(name, _kind_of(hint).arrow_type) for name, hint in hints.items()])
+
+    def decode(self, array: Array) -> Values:
+        return [None if each is None else self.type(**each) for each in array.to_pylist()]
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401
+        return dict(zip(self.type._fields, value, strict=True))  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _Struct(_Kind):
+    @property
+    def _group(self) -> _Group:
+        return _group_of(self.type)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.struct(self._group.arrow_fields(is_optional=True))
+
+    def encode(self, values: Values) -> Array:
+        import pyarrow as pa
+
+        fields_of = self._group.arrow_fields(is_optional=True)
+        return pa.StructArray.from_arrays(list(self._group.write(values)), fields=fields_of)
+
+    def decode(self, array: Array) -> Values:
+        import pyarrow as pa
+
+        assert isinstance(array, pa.StructArray)
+        columns = {each.name: each.kind.decode(array.field(each.name)) for each in self._group.columns}
+        return self._group.read(columns, len(array))
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401
+        return self._group.as_dict(value)
+
+
+@dataclass(frozen=True)
+class _List(_Kind):
+    inner: _Kind = _Kind(int)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.list_(self.inner.arrow_type)
+
+    def encode(self, values: Values) -> Array:
+        import pyarrow as pa
+
+        ends, end = [0], 0
+        for each in values:
+            end += 0 if each is None else len(each)
+            ends.append(end)
+        offsets = pa.array(
+            [None if each is None else end for each, end in zip([*values, ()], ends, strict=True)], pa.int32()
+        )
+        flat = self.inner.encode(list(chain.from_iterable(each for each in values if each is not None)))
+        return pa.ListArray.from_arrays(offsets, flat, type=self.arrow_type)
+
+    def decode(self, array: Array) -> Values:
+        import pyarrow as pa
+
+        assert isinstance(array, pa.ListArray)
+        offsets: list[int] = array.offsets.to_numpy().tolist()
+        flat = self.inner.decode(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
+        first = offsets[0]
+        found = [tuple(flat[start - first : end - first]) for start, end in pairwise(offsets)]
+        return [each if is_valid else None for each, is_valid in zip(found, array.is_valid().to_pylist(), strict=True)]
+
+    def plain(self, value: Any) -> Any:  # noqa: ANN401
+        return [self.inner.plain(each) for each in value]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A field that is one column."""
+
+    name: str
+    kind: _Kind
+    is_nullable: bool
+    comment: str
+
+    def arrow_field(self, *, is_optional: bool) -> pa.Field[pa.DataType]:
+        import pyarrow as pa
+
+        comment: dict[bytes | str, bytes | str] | None = {"comment": self.comment} if self.comment else None
+        return pa.field(self.name, self.kind.arrow_type, nullable=self.is_nullable or is_optional, metadata=comment)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The columns of a dataclass."""
+
+    kind: type
+    names: tuple[str, ...]
+    parts: tuple[_Column | _Contained, ...]
+    takes_names: bool  # whether the constructor takes its arguments by name only
+
+    @cached_property
+    def columns(self) -> tuple[_Column, ...]:
+        inner = ((each,) if isinstance(each, _Column) else each.group.columns for each in self.parts)
+        return tuple(chain.from_iterable(inner))
+
+    def arrow_fields(self, *, is_optional: bool) -> list[pa.Field[pa.DataType]]:
+        found = []
+        for part in self.parts:
+            if isinstance(part, _Column):
+                found.append(part.arrow_field(is_optional=is_optional))
+            else:
+                found += part.group.arrow_fields(is_optional=is_optional or part.is_optional)
+        return found
+
+    def write(self, values: Values) -> Iterator[Array]:
+        for name, part in zip(self.names, self.parts, strict=True):
+            inner = [None if each is None else getattr(each, name) for each in values]
+            if isinstance(part, _Column):
+                yield part.kind.encode(inner)
+            else:
+                yield from part.group.write(inner)
+
+    def read(self, columns: Mapping[str, Values], count: int) -> Values:
+        read = [columns[part.name] if isinstance(part, _Column) else part.read(columns, count) for part in self.parts]
+        rows = zip(*read, strict=True) if read else iter([()] * count)
+        if self.takes_names:
+            return [self.kind(**dict(zip(self.names, row, strict=True))) for row in rows]
+        return [self.kind(*row) for row in rows]
+
+    def as_dict(self, value: Any) -> dict[str, Any]:  # noqa: ANN401
+        found: dict[str, Any] = {}
+        for name, part in zip(self.names, self.parts, strict=True):
+            inner = None if value is None else getattr(value, name)
+            if isinstance(part, _Column):
+                found[name] = None if inner is None else part.kind.plain(inner)
+            else:
+                found |= part.group.as_dict(inner)
+        return found
+
+
+@dataclass(frozen=True)
+class _Contained:
+    """A field that is a dataclass, whose columns stand beside the others."""
+
+    group: _Group
+    is_optional: bool
+
+    @cached_property
+    def certain(self) -> str:
+        """The column that is null only if the dataclass is None."""
+        certain = (each.name for each in self.group.columns if not each.is_nullable)
+        found = next(certain, None)
+        if found is None:
+            raise TypeError(f"{self.group.kind.__name__} may be None: it needs a field that may not")
+        return found
+
+    def read(self, columns: Mapping[str, Values], count: int) -> Values:
+        if not self.is_optional:
+            return self.group.read(columns, count)
+        if self.certain not in columns:
+            return [None] * count
+        there = [place for place, each in enumerate(columns[self.certain]) if each is not None]
+        if len(there) == count:
+            return self.group.read(columns, count)
+        names = (each.name for each in self.group.columns)
+        found: Values = [None] * count
+        values = self.group.read({name: [columns[name][place] for place in there] for name in names}, len(there))
+        for place, value in zip(there, values, strict=True):
+            found[place] = value
+        return found
+
+
+@cache
+def _group_of(kind: type) -> _Group:
+    hints = get_type_hints(kind, include_extras=True)
+    found = [each for each in fields(kind) if each.init]
+    names = tuple(each.name for each in found)
+    group = _Group(
+        kind, names, tuple(_part_of(name, hints[name]) for name in names), any(each.kw_only for each in found)
+    )
+    columns = [each.name for each in group.columns]
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise TypeError(f"{kind.__name__}: two fields for one column: {', '.join(twice)}")
+    for part in group.parts:
+        if isinstance(part, _Contained) and part.is_optional:
+            _ = part.certain
+    return group
+
+
+def _part_of(name: str, hint: Any) -> _Column | _Contained:  # noqa: ANN401 - annotations have no type
+    inner, is_optional = _without_none(_without_extras(hint))
+    if isinstance(_without_extras(inner), type) and is_dataclass(_without_extras(inner)):
+        return _Contained(_group_of(_without_extras(inner)), is_optional)
+    comment = (each.description for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Meta))
+    widths = [each for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Width)]
+    return _Column(name, _kind_of(_without_extras(inner), widths), is_optional, next(comment, None) or "")
+
+
+def _extras(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return hint.__metadata__ if get_origin(hint) is Annotated else ()
+
+
+def _without_extras(hint: Any) -> Any:  # noqa: ANN401
+    return hint.__origin__ if get_origin(hint) is Annotated else hint
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    (inner,) = (each for each in get_args(hint) if each is not NoneType)
+    return inner, True
+
+
+def _kind_of(hint: Any, widths: Sequence[Width] = ()) -> _Kind:  # noqa: ANN401
+    widths = [*widths, *(each for each in _extras(hint) if isinstance(each, Width))]
+    hint = _without_extras(hint)
+    origin = get_origin(hint)
+    if origin is tuple:
+        return _List(list, inner=_kind_of(get_args(hint)[0]))
+    if origin is not None and issubclass(origin, Mapping):
+        key, inner = map(_kind_of, get_args(hint))
+        return _Map(dict, key=key, inner=inner)
+    if issubclass(hint, tuple):
+        return _NamedTuple(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _Struct(hint)
+    simple = next(each for each in (str, bool, int, float) if issubclass(hint, each))
+    bits = widths[0].bits if widths else 64
+    return _Enum(simple, bits, hint) if issubclass(hint, Enum) else _Kind(simple, bits)
