@@ -134,9 +134,9 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
         legacy_count = ends.where("finding_kind is null and legacy_count > 0").count()
         rows = rows.unionByName(_of_segments(ends))
     rows = keep(rows)
-    counts = {FindingKind(row.kind): row["count"] for row in rows.groupBy("kind").count().collect()}
+    counts = {FindingKind(row.finding_kind): row["count"] for row in rows.groupBy("finding_kind").count().collect()}
     first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
-    findings = [Finding(FindingKind(row.kind), row.path, row.position, row.message) for row in first]
+    findings = [Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in first]
     return Damage(findings, counts, legacy_count), rows
 
 
