@@ -1,7 +1,8 @@
 """stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
 
-A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON; its COLUMNS, a class variable, are
-those of the table: names of fields, or names with the headings over them. What came from names, files and servers is
+A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON, and so are those of the dataclasses
+that it contains (`snapshot.rows`); its COLUMNS, a class variable, are those of the table: names of fields or of
+properties, or such names with the headings over them. What came from names, files and servers is
 escaped where people read it, never taken for markup, and shows no secret.
 """
 
@@ -22,6 +23,7 @@ from tiersnap.jobs.escaped_text import in_words, masked, shown
 from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.rows import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 
 SCHEMA_VERSION = 1
@@ -98,7 +100,7 @@ class Output:
         """
         if self.format is Format.JSONL:
             for row in rows:
-                self._line(row)
+                self._line(members(row))
             for finding in findings:
                 self._line({"finding": finding})
             for error in errors:
@@ -106,28 +108,29 @@ class Output:
         else:
             rows = list(rows)
         made = summary() if callable(summary) else summary
-        members = {} if made is None else plain(made)
+        told = {} if made is None else plain(made)
         if self.format is Format.JSON:
             found = list(findings)
-            self.document({"rows": rows, "findings": found, **members}, errors=errors)
+            self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
         elif self.format is Format.TABLE:
             self._table(kind, list(rows), columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
-            self._tell_members(members, getattr(made, "NOT_TOLD", ()))
+            self._tell_members(told, getattr(made, "NOT_TOLD", ()))
         elif self.format is Format.KAFKA:
             from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 
             headings = kafka or {}
             for text in kafka_text(headings, ({name: getattr(row, name) for name in headings} for row in rows)):
                 sys.stdout.write(text)
-        elif members:
-            self._line({"summary": members})
+        elif told:
+            self._line({"summary": told})
         self._tell_findings(findings)
 
-    def _tell_members(self, members: Mapping[str, object], not_told: Iterable[str]) -> None:
-        for name, value in members.items():
+    def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
+        for name, value in told.items():
             if name not in not_told:
-                told = human_bytes(value) if "bytes" in name.split("_") and isinstance(value, int) else in_words(value)
-                self.talk(f"{name.replace('_', ' ')}: {told}")
+                is_size = "bytes" in name.split("_")
+                words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
+                self.talk(f"{name.replace('_', ' ')}: {words}")
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
         self.warn(*map(str, findings[:MOST_TOLD]))
@@ -177,7 +180,7 @@ class Output:
             rows = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
         headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
         headings = {"log_dir": "log dir", **headings} if several else headings
-        values = [[getattr(row, column, None) for column in headings] for row in rows]
+        values = [[_value_of(row, column) for column in headings] for row in rows]
         is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
         cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
         for text in lines_of_table(cells, is_right, terminal_width()):
@@ -186,6 +189,11 @@ class Output:
             from tiersnap.jobs.next_command import again
 
             self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
+
+
+def _value_of(row: object, column: str) -> object:
+    found = members(row)
+    return found[column] if column in found else getattr(row, column, None)
 
 
 def and_more(count: int, noun: str) -> str:

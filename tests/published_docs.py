@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from tiersnap.jobs.cli import cli
 from tiersnap.jobs.command import Command, Prints, paragraphs_of
@@ -17,6 +19,7 @@ from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report.model import ReadinessDocument
+from tiersnap.snapshot.rows import member_types
 
 Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,7 +66,8 @@ def document_schema(words: str, prints: Prints) -> Schema:
     """Return the schema of `--output json`; `$defs/line` is that of each line of `--output jsonl`."""
     of_summary = [] if prints.summary is None else [prints.summary]
     of_result = [] if prints.result is None else [prints.result]
-    parts, defs = _schemas_of([*prints.rows, *prints.lines, *of_summary, *of_result, Finding, ErrorObject])
+    flat = [*map(_flat, prints.rows), *map(_flat, prints.lines)]
+    parts, defs = _schemas_of([*flat, *of_summary, *of_result, Finding, ErrorObject])
     rows, lines = parts[: len(prints.rows)], parts[len(prints.rows) : len(prints.rows) + len(prints.lines)]
     finding, error = parts[-2:]
     summary = parts[len(rows) + len(lines)] if of_summary else None
@@ -91,6 +95,19 @@ def document_schema(words: str, prints: Prints) -> Schema:
             **defs,
         },
     }
+
+
+def _flat(kind: object) -> object:
+    """A type with the members of the dataclasses that a row contains beside its own, as they are printed."""
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        return kind
+    members = [(name, hint, *_unset(hint)) for name, hint in member_types(kind).items()]
+    return msgspec.defstruct(kind.__name__, members, namespace={"__doc__": kind.__doc__}, kw_only=True)
+
+
+def _unset(hint: Any) -> tuple[object, ...]:
+    """The default of a member that may be absent."""
+    return (UNSET,) if UnsetType in get_args(hint) else ()
 
 
 def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:

@@ -12,15 +12,16 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.simulate import ForgottenProducers
 from tiersnap.jobs.next_command import host_commands_of_scan
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
-from tiersnap.jobs.sentences import ByName, ForPeople, of_not_compared, of_unlocated, tell_failures
+from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -48,19 +49,19 @@ class ScannedPartition:
     log_dir: str
     partition: str
     topic: str
-    topic_id: str | None
+    facts: PartitionFacts
     segments: int
     bytes: int
-    size: ForPeople
-    log_start_offset: int
     deleted_segments: int
-    log_end_offset: int | None
-    high_watermark: int | None
-    last_stable_offset: int | None
     snapshots: ByName
     verdicts: ByName
     findings: int
-    forgotten: ForgottenProducers | None
+    forgotten: Forgotten | None
+
+    @property
+    def size(self) -> str:
+        """Return the bytes in words."""
+        return human_bytes(self.bytes)
 
     def rank(self) -> tuple[int, int]:
         """Return where it stands on a terminal: the most segments that wait first."""
@@ -72,13 +73,10 @@ class ScannedPartition:
 class ScannedSegment:
     """A segment of `scan --segments`, with the snapshot at its end."""
 
-    COLUMNS: ClassVar = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")
+    COLUMNS: ClassVar = ("partition", "base_offset", "size_bytes", "verdict", "snapshot", "reason", "next_step")
     log_dir: str
     partition: str
-    base_offset: int
-    next_base_offset: int | None
-    bytes: int
-    largest_timestamp: int | None
+    segment: SegmentFacts
     verdict: Verdict
     snapshot: SnapshotVerdict | None
     snapshot_reason: str | None
@@ -197,25 +195,19 @@ def _metrics(sinks: Sinks) -> ScanMetrics | None:
 
 def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
     """Return one row a partition; snapshots and verdicts are counts by name, the most frequent first."""
-    partition, facts = scanned.examination.partition, scanned.examination.facts
-    size = sum(segment.log.size for segment in partition.segments)
+    partition = scanned.examination.partition
     return ScannedPartition(
         log_dir=log_dir,
         partition=partition.name,
         topic=partition.topic,
-        topic_id=partition.topic_id,
+        facts=scanned.examination.facts,
         segments=len(partition.segments),
-        bytes=size,
-        size=human_bytes(size),
-        log_start_offset=partition.log_start_offset,
+        bytes=sum(segment.log.size for segment in partition.segments),
         deleted_segments=len(partition.deleted_segments),
-        log_end_offset=facts.log_end_offset,
-        high_watermark=facts.high_watermark,
-        last_stable_offset=facts.last_stable_offset,
         snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
         verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
         findings=len(scanned.examination.findings),
-        forgotten=None if (lost := scanned.forgotten) is None else ForgottenProducers.of(log_dir, partition.name, lost),
+        forgotten=scanned.forgotten,
     )
 
 
@@ -229,10 +221,7 @@ def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterato
         yield ScannedSegment(
             log_dir=log_dir,
             partition=examination.partition.name,
-            base_offset=segment.base_offset,
-            next_base_offset=following,
-            bytes=segment.size_bytes,
-            largest_timestamp=segment.largest_timestamp,
+            segment=segment,
             verdict=readiness.verdict,
             snapshot=scanned.snapshots.get(offset),
             snapshot_reason=None if found is None else found.reason(scanned.expiry),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import click
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -21,20 +21,17 @@ from tiersnap.jobs.commands.simulate_risk import (
     show_risk_of_warehouse,
 )
 from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
-from tiersnap.jobs.output import Format, Output, of_row
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
-from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, Write
+from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, FleetWrite, SnapshotOrigin, WriteOutcome
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
-    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaAnswer
-    from tiersnap.snapshot.exactly_once.simulate.outcomes import DifferingWrite, WriteOutcome
+    from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, Forgotten, WriteOutcome
+    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.expiry import Expiry
     from tiersnap.snapshot.replay.replay_start import Beginnings
@@ -45,7 +42,8 @@ _OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
 _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
 
 
-class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
+@dataclass(frozen=True, slots=True)
+class SimulatedWrite:
     """The answers to producers of one kind (`simulate`)."""
 
     COLUMNS: ClassVar = (
@@ -55,23 +53,11 @@ class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
     partition: str
     origin: SnapshotOrigin
     at: int
-    write: Write
-    transactional: bool
-    writes: int
-    example: Annotated[int, Meta(description="producer id")]
-    known: bool
-    brokers: str
-    leader_answer: Answer
-    replica_answer: Answer
-    doubles: bool
-    clients: str
-    reaction: Reaction | None
-    severity: Severity | None
-    next_step: str | None
-    may_double_later: bool
+    outcome: WriteOutcome
 
 
-class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
+@dataclass(frozen=True, slots=True)
+class SimulatedProducer:
     """The answers to one producer (`simulate --producers`)."""
 
     COLUMNS: ClassVar = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
@@ -79,21 +65,7 @@ class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
     partition: str
     origin: SnapshotOrigin
     at: int
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    write: Write
-    transactional: bool
-    known: bool
-    leader_answer: Answer
-    replica_answer: Answer
-    doubles: bool
-
-
-def _row_of(kind: type[T], log_dir: str, found: ReplicaAnswer[WriteOutcome] | ReplicaAnswer[DifferingWrite]) -> T:
-    of = {"log_dir": log_dir, "partition": found.partition, "origin": found.origin, "at": found.at}
-    return of_row(kind, {**of, **asdict(found.answer)})
+    write: DifferingWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +84,7 @@ class ForgottenProducers:
         return cls(log_dir, partition, forgotten.known, forgotten.living, forgotten.meets)
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedFleetWrite:
-    """The answers to producers of one kind, in so many partitions (`simulate --warehouse`)."""
-
-    COLUMNS: ClassVar = (
-        *("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
-    )
-    write: str
-    transactional: bool
-    writes: int
-    example: int
-    known: bool
-    brokers: str
-    leader_answer: str
-    replica_answer: str
-    doubles: bool
-    clients: str
-    reaction: str | None
-    severity: str | None
-    next_step: str | None
-    may_double_later: bool
-    partitions: int
+FLEET_COLUMNS = ("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "reaction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +149,7 @@ class _Answers:
         return expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version
 
 
-@command(
-    *(SimulatedWrite, SimulatedProducer, SimulatedFleetWrite, PartitionRisk, BoundaryRisk), summary=SimulateSummary
-)
+@command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRisk, BoundaryRisk), summary=SimulateSummary)
 @opt.log_dirs_argument(required=False)
 @click.option(
     "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."
@@ -293,9 +242,8 @@ def simulate(
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
 
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
-        rows = (of_row(SimulatedFleetWrite, row) for row in found.rows)
         sentence = found.tally.sentence(task.brokers[-1])
-        output.rows(SimulatedFleetWrite, rows, summary=SimulateSummary(sentence))
+        output.rows(FleetWrite, found.rows, columns=FLEET_COLUMNS, summary=SimulateSummary(sentence))
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         if found.unlocated:
             count = count_of(found.unlocated, "partition is", "partitions are")
@@ -347,7 +295,7 @@ def _simulate_host(
 
     def rows() -> Iterator[object]:
         for log_dir, each in simulation.answers(partitions):
-            yield _row_of(kind, log_dir, each)
+            yield kind(log_dir, each.partition, each.origin, each.at, each.answer)
 
     def summary() -> SimulateSummary:
         return SimulateSummary(simulation.sentence(), len(simulation.not_compared))

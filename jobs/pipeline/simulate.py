@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
+from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
 from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
@@ -34,7 +35,7 @@ _COUNTED = ("writes", "example")
 class SimulateOutcome:
     """Rows of SIMULATED summed over so many `partitions`, what doubles first; the counts; what else is to be said."""
 
-    rows: list[dict[str, object]]
+    rows: list[FleetWrite]
     tally: Tally
     said: list[str] = field(default_factory=list)
     unlocated: int = 0  # partitions that are left out: nothing tells where their logs begin
@@ -72,9 +73,7 @@ def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> Si
         .asDict()
     )
     tally = Tally(**{name: totals[name] for name in TALLIED})
-    names = [*SIMULATED.names, "partitions"]
-    rows_of = [{name: row[name] for name in names} for row in found]
-    outcome = SimulateOutcome(rows_of, tally, unlocated=totals["unlocated"])
+    outcome = SimulateOutcome(Rows(FleetWrite).read_dicts(found), tally, unlocated=totals["unlocated"])
     if totals["unread"]:
         outcome.said.append(
             f"{totals['unread']} of {count_of(totals['partitions'], 'partition')} cannot be replayed to their end"

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, find_forgotten
+from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition

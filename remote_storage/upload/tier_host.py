@@ -22,7 +22,8 @@ from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, Store
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, told_forgotten
+from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic

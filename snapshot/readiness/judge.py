@@ -16,7 +16,8 @@ from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, SETTLED, Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.

@@ -10,10 +10,10 @@ from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.producer_fold import OpenTransactions
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, computed
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, computed
 from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")

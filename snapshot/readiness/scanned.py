@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
-    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
+    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 
 
 @dataclass(frozen=True)

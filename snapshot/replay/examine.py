@@ -18,7 +18,7 @@ from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import ExaminedSegment, PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import (
     NOT_ASKED,
@@ -30,7 +30,7 @@ from tiersnap.snapshot.replay.partition_state import (
 )
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, ReadSnapshot
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 

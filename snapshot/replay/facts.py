@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,3 @@ class SegmentFacts:
     rebuilt_parts: tuple[str, ...]  # indexes that are absent, and are made from the segment for the upload
     # What is wrong with indexes that are there: a sentence each. A broker copies them as they are.
     index_faults: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExaminedSegment:
-    """A segment and the snapshot at its end."""
-
-    facts: SegmentFacts
-    snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place

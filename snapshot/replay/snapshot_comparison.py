@@ -24,6 +24,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.regular_file import FileTooLargeError
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
@@ -191,6 +192,14 @@ def _words(
 
 ReadSnapshot = Callable[[int], bytes | None]
 """Bytes of the file at an offset, None where there is none; may raise OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedSegment:
+    """A segment and the snapshot at its end."""
+
+    facts: SegmentFacts
+    snapshot: Comparison  # of the file at `next_base_offset`, or of the one computed in its place
 
 
 @dataclass(frozen=True, slots=True)

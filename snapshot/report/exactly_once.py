@@ -14,7 +14,7 @@ from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.run_info import Size
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten
+    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.log.log_dir import Partition
 
 MOST_ROWS = 200

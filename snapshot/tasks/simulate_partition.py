@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
-from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, WriteOutcome, outcomes
+from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, outcomes
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, in_its_place
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState

@@ -19,8 +19,7 @@ from tiersnap.snapshot.readiness.coverage import RemoteCoverage
 from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.facts import ExaminedSegment
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit

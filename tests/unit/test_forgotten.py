@@ -21,7 +21,8 @@ from tiersnap.jobs.pipeline.summary import KnownForgetful
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.exactly_once.simulate.forgotten import Forgotten, find_forgotten
+from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -30,6 +31,8 @@ from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 pytestmark = pytest.mark.unit
+
+MEMBERS = ("log_dir", "partition", "known", "living", "meets")
 
 LAST = 937
 DAY = 86_400_000
@@ -44,7 +47,7 @@ def named(at: PoisonedTier, *more: str) -> tuple[list[Ran], list[dict]]:
     samples = parse_metrics(metrics.read_text())[0].items()
     counted = sum(value for (name, _), value in samples if name == "tiersnap_forgotten_producers")
     assert counted == sum(row["living"] - row["known"] for row in found)
-    assert [row["forgotten"] for row in ran[1].rows if row["forgotten"] is not None] == found
+    assert [{name: row[name] for name in MEMBERS} for row in ran[1].rows if row["known"] is not None] == found
     return ran, found
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from dataclasses import dataclass
 
 import numpy as np
 
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, CLIENT_ERAS
-from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -25,31 +24,6 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, BrokerExpiry,
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginning, is_continued
-from tiersnap.snapshot.units import count_of
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """The producers that one replica forgot.
-
-    Attributes:
-        known: living producers that the replica knows.
-        living: all that it should know.
-        meets: a sentence: the answers that producers would get if it led now. `simulate` lists them.
-    """
-
-    known: int
-    living: int
-    meets: str
-
-    @property
-    def count(self) -> int:
-        """Return how many living producers it does not know."""
-        return self.living - self.known
-
-    def says(self, name: str) -> str:
-        """Return it in words; `name` is that of the partition."""
-        return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
 
 
 def find_forgotten(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.eras import Reaction, Severity
 from tiersnap.snapshot.exactly_once.models.verification import CheckResult
+from tiersnap.snapshot.units import count_of
 
 
 class SnapshotOrigin(StrEnum):
@@ -65,3 +68,76 @@ class ReplicaDisagreement:
     log_start_offset: int
     log_start_offset_there: int
     log_start_goes_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The producers that one replica forgot.
+
+    Attributes:
+        known: living producers that the replica knows.
+        living: all that it should know.
+        meets: a sentence: the answers that producers would get if it led now. `simulate` lists them.
+    """
+
+    known: int
+    living: int
+    meets: str
+
+    @property
+    def count(self) -> int:
+        """Return how many living producers it does not know."""
+        return self.living - self.known
+
+    def says(self, name: str) -> str:
+        """Return it in words; `name` is that of the partition."""
+        return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """One row; `reaction` is None if no such client gets the answer."""
+
+    write: Write
+    transactional: bool
+    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    example: int  # producer id of one of them
+    known: bool  # whether the replica knows the producer
+    brokers: str
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool  # the replica appends records that are in the log already
+    clients: str
+    reaction: Reaction | None
+    severity: Severity | None
+    next_step: str | None
+    may_double_later: bool  # what the client sends next may be in the log already
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the replica answers otherwise than the leader would."""
+        return self.leader_answer is not self.replica_answer
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingWrite:
+    """A producer and a write that a replica answers otherwise than the leader."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    write: Write
+    transactional: bool
+    known: bool
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetWrite:
+    """The answers to producers of one kind, in so many partitions."""
+
+    outcome: WriteOutcome
+    partitions: int

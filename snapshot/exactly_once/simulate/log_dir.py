@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
-from tiersnap.snapshot.exactly_once.simulate.outcomes import (
-    DifferingWrite,
-    Tally,
-    WriteOutcome,
-    differing_writes,
-    outcomes,
-)
+from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, differing_writes, outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.log.file_system import FileSystem

@@ -17,55 +17,13 @@ from tiersnap.snapshot.exactly_once.models.eras import (
     BrokerEra,
     ClientEra,
     Reaction,
-    Severity,
     releases_of,
 )
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
-from tiersnap.snapshot.exactly_once.simulate.kinds import Write
+from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, Write, WriteOutcome
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass
 from tiersnap.snapshot.units import count_of
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
-    """One row; `reaction` is None if no such client gets the answer."""
-
-    write: Write
-    transactional: bool
-    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-    example: int  # producer id of one of them
-    known: bool  # whether the replica knows the producer
-    brokers: str
-    leader_answer: Answer
-    replica_answer: Answer
-    doubles: bool  # the replica appends records that are in the log already
-    clients: str
-    reaction: Reaction | None
-    severity: Severity | None
-    next_step: str | None
-    may_double_later: bool  # what the client sends next may be in the log already
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the replica answers otherwise than the leader would."""
-        return self.leader_answer is not self.replica_answer
-
-
-@dataclass(frozen=True, slots=True)
-class DifferingWrite:
-    """A producer and a write that a replica answers otherwise than the leader."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    write: Write
-    transactional: bool
-    known: bool
-    leader_answer: Answer
-    replica_answer: Answer
-    doubles: bool
 
 
 def outcomes(

@@ -76,7 +76,7 @@ def test_a_scan_writes_what_its_rows_say(tmp_path: Path) -> None:
     for topic in ("orders", "payments"):
         rows = [row for row in ran.rows if row["partition"] == f"{topic}-0"]
         for verdict in {row["verdict"] for row in rows}:
-            sizes = [row["bytes"] for row in rows if row["verdict"] == verdict]
+            sizes = [row["size_bytes"] for row in rows if row["verdict"] == verdict]
             assert found[of("tiersnap_segments", topic=topic, verdict=verdict)] == len(sizes)
             assert found[of("tiersnap_segment_bytes", topic=topic, verdict=verdict)] == sum(sizes)
     assert found[of("tiersnap_copy_lag_segments", topic="orders")] == 0

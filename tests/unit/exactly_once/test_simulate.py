@@ -131,7 +131,7 @@ def test_another_replicas_newest_readable_file_is_taken_and_what_is_passed_over_
     ran = simulate(log_dir, "--from", str(other), "--broker", "4.1")
 
     assert_said(ran, 0, "a broker passes over 00000000000000000300.snapshot")
-    assert {(row["from"], row["at"]) for row in ran.rows} == {("another", 200)}
+    assert {(row["origin"], row["at"]) for row in ran.rows} == {("another", 200)}
     assert "it would not know 2 of 4 producers" in ran.out
 
 
