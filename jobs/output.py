@@ -1,7 +1,7 @@
 """stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
 
 A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON, and so are those of the dataclasses
-that it contains (`snapshot.rows`); its COLUMNS, a class variable, are those of the table: names of fields or of
+that it contains (`snapshot.members`); its COLUMNS, a class variable, are those of the table: names of fields or of
 properties, or such names with the headings over them. What came from names, files and servers is
 escaped where people read it, never taken for markup, and shows no secret.
 """
@@ -23,7 +23,7 @@ from tiersnap.jobs.escaped_text import in_words, masked, shown
 from tiersnap.jobs.table import lines_of_table
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.rows import members
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, escaped, human_bytes
 
 SCHEMA_VERSION = 1

@@ -1,4 +1,4 @@
-"""The type is the row: a frozen dataclass as columns of Arrow batches and back, and as members of JSON objects.
+"""The type is the row: a frozen dataclass as columns of Arrow batches, and back.
 
 A column is a field, under the field's name. Its Arrow type follows from the annotation:
 
@@ -101,10 +101,6 @@ class Rows(Generic[T]):
 
         return list(self.read([pa.RecordBatch.from_pylist(list(rows), schema=self.schema)]))
 
-    def as_dict(self, value: T) -> dict[str, Any]:
-        """Return the columns of one value: texts, numbers, dicts and lists. Needs no pyarrow."""
-        return self._group.as_dict(value)
-
 
 @dataclass(frozen=True)
 class _Kind:
@@ -129,9 +125,6 @@ class _Kind:
     def decode(self, array: Array) -> Values:
         return array.to_pylist()
 
-    def plain(self, value: Any) -> Any:  # noqa: ANN401 - any value of a column
-        return value
-
 
 @dataclass(frozen=True)
 class _Enum(_Kind):
@@ -140,9 +133,6 @@ class _Enum(_Kind):
     def decode(self, array: Array) -> Values:
         by_value = {None: None, **{each.value: each for each in self.members}}
         return [by_value[each] for each in array.to_pylist()]
-
-    def plain(self, value: Any) -> Any:  # noqa: ANN401
-        return value.value
 
 
 @dataclass(frozen=True)
@@ -162,9 +152,6 @@ class _Map(_Kind):
     def decode(self, array: Array) -> Values:
         return [None if each is None else dict(each) for each in array.to_pylist()]
 
-    def plain(self, value: Any) -> Any:  # noqa: ANN401
-        return dict(value)
-
 
 @dataclass(frozen=True)
 class _NamedTuple(_Kind):
@@ -177,9 +164,6 @@ class _NamedTuple(_Kind):
 
     def decode(self, array: Array) -> Values:
         return [None if each is None else self.type(**each) for each in array.to_pylist()]
-
-    def plain(self, value: Any) -> Any:  # noqa: ANN401
-        return dict(zip(self.type._fields, value, strict=True))  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -206,9 +190,6 @@ class _Struct(_Kind):
         assert isinstance(array, pa.StructArray)
         columns = {each.name: each.kind.decode(array.field(each.name)) for each in self._group.columns}
         return self._group.read(columns, len(array))
-
-    def plain(self, value: Any) -> Any:  # noqa: ANN401
-        return self._group.as_dict(value)
 
 
 @dataclass(frozen=True)
@@ -243,9 +224,6 @@ class _List(_Kind):
         first = offsets[0]
         found = [tuple(flat[start - first : end - first]) for start, end in pairwise(offsets)]
         return [each if is_valid else None for each, is_valid in zip(found, array.is_valid().to_pylist(), strict=True)]
-
-    def plain(self, value: Any) -> Any:  # noqa: ANN401
-        return [self.inner.plain(each) for each in value]
 
 
 @dataclass(frozen=True)
@@ -302,16 +280,6 @@ class _Group:
             return [self.kind(**dict(zip(self.names, row, strict=True))) for row in rows]
         return [self.kind(*row) for row in rows]
 
-    def as_dict(self, value: Any) -> dict[str, Any]:  # noqa: ANN401
-        found: dict[str, Any] = {}
-        for name, part in zip(self.names, self.parts, strict=True):
-            inner = None if value is None else getattr(value, name)
-            if isinstance(part, _Column):
-                found[name] = None if inner is None else part.kind.plain(inner)
-            else:
-                found |= part.group.as_dict(inner)
-        return found
-
 
 @dataclass(frozen=True)
 class _Contained:
@@ -363,19 +331,20 @@ def _group_of(kind: type) -> _Group:
 
 
 def _part_of(name: str, hint: Any) -> _Column | _Contained:  # noqa: ANN401 - annotations have no type
-    inner, is_optional = _without_none(_without_extras(hint))
-    if isinstance(_without_extras(inner), type) and is_dataclass(_without_extras(inner)):
-        return _Contained(_group_of(_without_extras(inner)), is_optional)
+    inner, is_optional = _without_none(without_extras(hint))
+    if isinstance(without_extras(inner), type) and is_dataclass(without_extras(inner)):
+        return _Contained(_group_of(without_extras(inner)), is_optional)
     comment = (each.description for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Meta))
     widths = [each for each in (*_extras(hint), *_extras(inner)) if isinstance(each, Width)]
-    return _Column(name, _kind_of(_without_extras(inner), widths), is_optional, next(comment, None) or "")
+    return _Column(name, _kind_of(without_extras(inner), widths), is_optional, next(comment, None) or "")
 
 
 def _extras(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return hint.__metadata__ if get_origin(hint) is Annotated else ()
 
 
-def _without_extras(hint: Any) -> Any:  # noqa: ANN401
+def without_extras(hint: Any) -> Any:  # noqa: ANN401
+    """Return an annotation without what `Annotated` adds."""
     return hint.__origin__ if get_origin(hint) is Annotated else hint
 
 
@@ -388,7 +357,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
 
 def _kind_of(hint: Any, widths: Sequence[Width] = ()) -> _Kind:  # noqa: ANN401
     widths = [*widths, *(each for each in _extras(hint) if isinstance(each, Width))]
-    hint = _without_extras(hint)
+    hint = without_extras(hint)
     origin = get_origin(hint)
     if origin is tuple:
         return _List(list, inner=_kind_of(get_args(hint)[0]))
@@ -402,62 +371,3 @@ def _kind_of(hint: Any, widths: Sequence[Width] = ()) -> _Kind:  # noqa: ANN401
     simple = next(each for each in (str, bool, int, float) if issubclass(hint, each))
     bits = widths[0].bits if widths else 64
     return _Enum(simple, bits, hint) if issubclass(hint, Enum) else _Kind(simple, bits)
-
-
-# JSON objects ---------------------------------------------------------------------------------------------------------
-
-
-def members(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the fields of a dataclass by name, those of contained dataclasses beside the others.
-
-    The values stay as they are. A contained dataclass that is None gives None for each of its fields.
-    """
-    return dict(_members(type(value), value))
-
-
-def _members(kind: type, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    contained = _contained_in(kind)
-    for each in fields(kind):
-        inner = None if value is None else getattr(value, each.name)
-        if each.name in contained:
-            yield from _members(contained[each.name][0], inner)
-        else:
-            yield each.name, inner
-
-
-def member_types(kind: type) -> dict[str, Any]:
-    """Return the annotations of what `members` returns for a dataclass.
-
-    Raises:
-        TypeError: two fields have one name.
-    """
-    found: dict[str, Any] = {}
-    hints, contained = get_type_hints(kind, include_extras=True), _contained_in(kind)
-    for each in fields(kind):
-        if each.name not in contained:
-            inner = {each.name: hints[each.name]}
-        else:
-            of_kind, is_optional = contained[each.name]
-            inner = {name: hint | None if is_optional else hint for name, hint in member_types(of_kind).items()}
-        if twice := found.keys() & inner.keys():
-            raise TypeError(f"{kind.__name__}: two fields for one member: {', '.join(sorted(twice))}")
-        found |= inner
-    return found
-
-
-@cache
-def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
-    """By name the fields that are dataclasses: their types, and whether they may be None."""
-    found = {}
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        of, is_optional = _one_of(_without_extras(hint))
-        if isinstance(of, type) and is_dataclass(of):
-            found[name] = (of, is_optional)
-    return found
-
-
-def _one_of(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """Return a type that may be None, without None; other unions stay."""
-    inner = [each for each in get_args(hint) if each is not NoneType]
-    is_one = get_origin(hint) in (Union, UnionType) and len(inner) == 1
-    return (_without_extras(inner[0]), True) if is_one else (hint, False)

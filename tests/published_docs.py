@@ -18,8 +18,8 @@ from tiersnap.jobs.command import Command, Prints, paragraphs_of
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.members import member_types
 from tiersnap.snapshot.report.model import ReadinessDocument
-from tiersnap.snapshot.rows import member_types
 
 Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

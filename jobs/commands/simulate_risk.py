@@ -16,6 +16,7 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def _show_risk(
 
 def _in_words(row: BoundaryRow | PartitionRow) -> BoundaryRisk | PartitionRisk:
     """Return a row with the partition's name, and its numbers once more in words."""
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BOUNDARIES, PARTITIONS, BoundaryRow
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow
 
     cost = row.cost
     ways = None if cost is None else (cost.full_bytes, cost.bounded_bytes, cost.incremental_bytes)
@@ -338,10 +339,10 @@ def _in_words(row: BoundaryRow | PartitionRow) -> BoundaryRisk | PartitionRisk:
         "replay": None if ways is None else ", ".join(map(human_bytes, ways)),
     }
     if isinstance(row, BoundaryRow):
-        return of_row(BoundaryRisk, {**BOUNDARIES.as_dict(row), **said})
+        return of_row(BoundaryRisk, {**members(row), **said})
     waits = _WAITS.get(row.waiting.wait) or human_duration(row.waiting.wait_ms or 0)
     untiered = human_bytes(row.waiting.untiered_bytes)
-    return of_row(PartitionRisk, {**PARTITIONS.as_dict(row), **said, "waits": waits, "untiered": untiered})
+    return of_row(PartitionRisk, {**members(row), **said, "waits": waits, "untiered": untiered})
 
 
 def _exposed(exposure: Exposure | None) -> str | None:

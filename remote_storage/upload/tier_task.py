@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.readiness import CopyPlan, JudgedSegment
+from tiersnap.snapshot.tables.readiness import CopyPlan, SegmentJudgement
 from tiersnap.snapshot.tables.remote_log_segments import EVENTS, REMOTE_LOG_SEGMENTS
 
 TIERED = REMOTE_LOG_SEGMENTS
@@ -28,7 +28,7 @@ TIERED = REMOTE_LOG_SEGMENTS
 class ReadySegment:
     """A READY segment with the sizes of its index files: a row of READY."""
 
-    judged: JudgedSegment
+    judged: SegmentJudgement
     offset_index_bytes: int | None
     time_index_bytes: int | None
     transaction_index_bytes: int | None

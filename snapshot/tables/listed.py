@@ -20,6 +20,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import begins_below, log_start_of, may_begin_below
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.members import plain_members
 from tiersnap.snapshot.replay.expiry import fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, copy_before
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
@@ -183,7 +184,7 @@ class ListedPartition:
             cleaner_offset=partition.cleaner_offset,
             findings=partition.findings,
         )
-        return replace(listed, fingerprint=fingerprint(LISTED_ROWS.as_dict(listed)))
+        return replace(listed, fingerprint=fingerprint(plain_members(listed)))
 
     def on_disk(self, path: str) -> Partition:
         """Return the partition; `path` is the log directory inside its file system, or the collected folder."""

@@ -98,14 +98,14 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedSegment:
+class SegmentJudgement:
     """A segment as a run judged it: a row of JUDGED."""
 
     verdict: StoredVerdict
     copy: CopyPlan | None = None  # None unless the segment is READY
 
 
-VERDICTS, JUDGED_ROWS = Rows(StoredVerdict), Rows(JudgedSegment)
+VERDICTS, JUDGED_ROWS = Rows(StoredVerdict), Rows(SegmentJudgement)
 READINESS, JUDGED = VERDICTS.schema, JUDGED_ROWS.schema
 
 

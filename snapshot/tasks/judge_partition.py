@@ -11,7 +11,7 @@ from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, JudgedSegment, StoredVerdict
+from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, SegmentJudgement, StoredVerdict
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -24,7 +24,7 @@ class JudgePartition(Policy):
         rows = PartitionInput(batches)
         yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies))
 
-    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[JudgedSegment]:
+    def judged(self, found: StoredResults | None, copies: Sequence[ListedCopy]) -> Iterator[SegmentJudgement]:
         """Yield the segments of a partition that was replayed; none before. `copies` are those in remote storage.
 
         Raises:
@@ -41,7 +41,7 @@ class JudgePartition(Policy):
         for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):
             verdict = StoredVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
             before = found.snapshots.get(each.facts.base_offset)
-            yield JudgedSegment(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
+            yield SegmentJudgement(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
 
 
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
+from tiersnap.snapshot.members import member_types, members
 from tiersnap.snapshot.rows import Int16, Int32, Rows
 
 pytestmark = pytest.mark.unit
@@ -100,16 +101,6 @@ def test_rows_give_back_the_objects_that_a_batch_was_made_of(values: list[Outer]
     assert OUTER.read_dicts(batch.to_pylist()) == values
 
 
-@given(outers)
-def test_dict_of_a_value_has_what_its_row_has(value: Outer) -> None:
-    (row,) = OUTER.batch([value]).to_pylist()
-    found = OUTER.as_dict(value)
-    assert list(found) == list(row) == list(OUTER.names)
-    # Arrow gives maps as pairs.
-    assert found.pop("reasons") == dict(row.pop("reasons"))
-    assert found == row
-
-
 def test_columns_follow_from_the_annotations() -> None:
     epochs = pa.list_(pa.struct([("epoch", pa.int32()), ("start_offset", pa.int64())]))
     inner = pa.struct(
@@ -175,3 +166,15 @@ def test_contained_dataclass_is_none_if_its_columns_were_left_out() -> None:
     assert read == Outer(1, None, Level.LOW, value.inner, None, None)
     with pytest.raises(KeyError, match="short"):
         list(OUTER.read([batch.select(["partition"])]))
+
+
+def test_members_are_those_of_contained_dataclasses_beside_the_others() -> None:
+    value = Outer(1, None, Level.LOW, Inner(offset=1, fault=None, epochs=None), Hint(None, "x"), None)
+    found = members(value)
+    assert list(found) == list(member_types(Outer)) == list(OUTER.names)
+    assert (found["offset"], found["error"], found["hint"], found["level"]) == (1, None, "x", Level.LOW)
+
+
+def test_two_fields_for_one_member_are_refused() -> None:
+    with pytest.raises(TypeError, match="Twice: two fields for one member: offset"):
+        member_types(Twice)

@@ -27,12 +27,13 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
+from tiersnap.snapshot.members import plain_members
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile, StoredDecode, decode_batches
 from tiersnap.snapshot.tables.deltas import from_lists
-from tiersnap.snapshot.tables.listed import LISTED_ROWS, ListedPartition
+from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import PART_DELTAS
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -92,7 +93,7 @@ def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) ->
     logs = DATA / broker / "logs"
     choice = random.Random(3)
     for partition in open_log_dir(str(logs)).partitions():
-        listed = LISTED_ROWS.as_dict(ListedPartition.of(str(logs), partition, None))
+        listed = plain_members(ListedPartition.of(str(logs), partition, None))
         for segment, row in zip(partition.segments, listed["segments"], strict=True):
             last = segment.next_base_offset or segment.base_offset + 50
             cuts = sorted({choice.randint(segment.base_offset + 1, last) for _ in range(2)})
@@ -126,7 +127,7 @@ def observed_of(rows, start: int, size: int):
 def test_decode_segments_gives_small_decodes_as_one_batch() -> None:
     logs = DATA / "kafka-4.1.1" / "logs"
     found = [ListedPartition.of(str(logs), partition, None) for partition in open_log_dir(str(logs)).partitions()]
-    rows = [{**row, **each} for row in map(LISTED_ROWS.as_dict, found) for each in row["segments"]]
+    rows = [{**row, **each} for row in map(plain_members, found) for each in row["segments"]]
     task = DecodeSegments(check_crc=True, run=7)
     alone = [batch for row in rows for batch in task(iter([pa.RecordBatch.from_pylist([row], schema=WANTED)]))]
     (together,) = task(iter([pa.RecordBatch.from_pylist(rows, schema=WANTED)]))

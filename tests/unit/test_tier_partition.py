@@ -138,7 +138,7 @@ def test_tier_partition_names_the_cluster_before_its_first_object(tmp_path, layo
 def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, layout, segments):
     rows = run(store, layout, segments)
     (row,) = [row for row in rows if row["base_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
-    assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
+    assert dict(row["rebuilt_indexes"])["transaction index"] == "it is missing"
     ready = segments[1].bundle(store)
     metadata = ready.metadata(segment_id_of(row), broker_id=-1, event_timestamp=0)
     data = layout.fetch_index(store, metadata, IndexType.TRANSACTION)

@@ -15,6 +15,7 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -185,7 +186,7 @@ class RiskTotals:
     @classmethod
     def of(cls, rows: Sequence[PartitionRow]) -> RiskTotals:
         """Add up partitions."""
-        columns = [PARTITIONS.as_dict(row) for row in rows]
+        columns = [members(row) for row in rows]
 
         def numbers(name: str) -> list[int]:
             return [row[name] for row in columns if row[name] is not None]

@@ -1,0 +1,79 @@
+"""The type is the row: a frozen dataclass as members of a JSON object.
+
+A member is a field, under the field's name. A contained dataclass has its members beside the others, as its columns
+stand beside the others in `rows`. Two fields with one name are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from tiersnap.snapshot.rows import without_extras
+
+
+def members(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the fields of a dataclass by name, those of contained dataclasses beside the others.
+
+    The values stay as they are. A contained dataclass that is None gives None for each of its fields.
+    """
+    return dict(_members(type(value), value))
+
+
+def plain_members(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return `members` as texts, numbers, lists and dicts."""
+    found: dict[str, Any] = msgspec.to_builtins(members(value))
+    return found
+
+
+def _members(kind: type, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    contained = _contained_in(kind)
+    for each in fields(kind):
+        inner = None if value is None else getattr(value, each.name)
+        if each.name in contained:
+            yield from _members(contained[each.name][0], inner)
+        else:
+            yield each.name, inner
+
+
+def member_types(kind: type) -> dict[str, Any]:
+    """Return the annotations of what `members` returns for a dataclass.
+
+    Raises:
+        TypeError: two fields have one name.
+    """
+    found: dict[str, Any] = {}
+    hints, contained = get_type_hints(kind, include_extras=True), _contained_in(kind)
+    for each in fields(kind):
+        if each.name not in contained:
+            inner = {each.name: hints[each.name]}
+        else:
+            of_kind, is_optional = contained[each.name]
+            inner = {name: hint | None if is_optional else hint for name, hint in member_types(of_kind).items()}
+        if twice := found.keys() & inner.keys():
+            raise TypeError(f"{kind.__name__}: two fields for one member: {', '.join(sorted(twice))}")
+        found |= inner
+    return found
+
+
+@cache
+def _contained_in(kind: type) -> dict[str, tuple[type, bool]]:
+    """By name the fields that are dataclasses: their types, and whether they may be None."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        of, is_optional = _one_of(without_extras(hint))
+        if isinstance(of, type) and is_dataclass(of):
+            found[name] = (of, is_optional)
+    return found
+
+
+def _one_of(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401
+    """Return a type that may be None, without None; other unions stay."""
+    inner = [each for each in get_args(hint) if each is not NoneType]
+    is_one = get_origin(hint) in (Union, UnionType) and len(inner) == 1
+    return (without_extras(inner[0]), True) if is_one else (hint, False)
