@@ -19,11 +19,11 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -88,26 +88,7 @@ class ReportedPartition(_Totals, _Partition):
     next_step: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportedSegment(_Partition):
-    """A segment of `report --by segment`."""
-
-    COLUMNS: ClassVar = ("name", "base_offset", "size", "verdict", "snapshot", "reason", "next_step")
-    base_offset: int
-    next_base_offset: int | None
-    size_bytes: int
-    largest_timestamp: Annotated[int, Meta(description="ms")]
-    verdict: Verdict
-    reason: str
-    next_step: str
-    snapshot: SnapshotVerdict
-    snapshot_provenance: Provenance | None
-    high_watermark: int | None
-    last_stable_offset: int | None
-    log_start_offset: int
-    finding_count: int
-    compared: SnapshotVerdict | None
-    size: ForPeople
+SEGMENT_COLUMNS = ("name", "base_offset", "size_bytes", "verdict", "snapshot", "reason", "next_step")
 
 
 def topic_row(topic: PageTopic) -> ReportedTopic:
@@ -137,14 +118,13 @@ def partition_row(partition: PagePartition) -> ReportedPartition:
     )
 
 
-def segment_row(row: dict[str, Any], run: RunInfo) -> ReportedSegment:
-    """Return the row of a segment, by its row of READINESS; `run` fills in the next step."""
-    log_dir = without_user(row["log_dir"])
+def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
+    """Return the verdict as it is printed: without secrets, and with the commands of a run as its next step."""
+    log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
-    place = Place((on_host,), segment_file(on_host, row["topic"], row["partition"], row["base_offset"]))
-    changed = {"log_dir": log_dir, "next_step": text(steps(row["next_step"], run, place))}
-    name = f"{row['topic']}-{row['partition']}"
-    return ReportedSegment(**row | changed, name=name, size=human_bytes(row["size_bytes"]))
+    file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)
+    step = text(steps(segment.next_step, run, Place((on_host,), file)))
+    return dataclasses.replace(segment, log_dir=log_dir, next_step=step)
 
 
 @dataclass(frozen=True)
@@ -157,7 +137,7 @@ class ReportSummary:
     ] = UNSET
 
 
-@command(ReportedPartition, ReportedTopic, ReportedSegment, summary=ReportSummary)
+@command(ReportedPartition, ReportedTopic, SegmentVerdict, summary=ReportSummary)
 @warehouse_option
 @click.option("--source", help="Named in the commands that clear a verdict.  [default: that of the last run]")
 @click.option("--remote", help="Remote location in the commands that clear a verdict.  [default: that of the last run]")
@@ -207,7 +187,7 @@ def report(
     forgetful = last.settings.forgetful
     members = ReportSummary(left or UNSET, list(forgetful) or UNSET) if left or forgetful else None
     if grain == "segment":
-        output.rows(ReportedSegment, _segment_rows(rows, info), summary=members)
+        output.rows(SegmentVerdict, _segments(rows, info), columns=SEGMENT_COLUMNS, summary=members)
     else:
         _show_topics(output, summary, members, by_partition=grain == "partition")
     tell_forgetful(output, forgetful, info.remote or "REMOTE")
@@ -231,12 +211,14 @@ def _show_topics(output: Output, report: Report, members: ReportSummary | None, 
         output.rows(ReportedTopic, map(topic_row, report.topics), summary=members)
 
 
-def _segment_rows(rows: pa.Table, info: RunInfo) -> Iterator[ReportedSegment]:
-    """Yield the rows of READINESS by offset, with the commands of a run."""
+def _segments(rows: pa.Table, info: RunInfo) -> Iterator[SegmentVerdict]:
+    """Yield the segments by offset, with the commands of a run."""
+    from tiersnap.snapshot.tables.readiness import VERDICTS
+
     by_offset = rows.sort_by([(name, "ascending") for name in ("topic", "log_dir", "partition", "base_offset")])
     run = info.without_secrets()
-    for batch in by_offset.to_batches(_BATCH_ROWS):
-        yield from (segment_row(row, run) for row in batch.to_pylist())
+    for segment in VERDICTS.read(by_offset.to_batches(_BATCH_ROWS)):
+        yield shown_segment(segment, run)
 
 
 def _remove_orphans(info: RunInfo) -> str:

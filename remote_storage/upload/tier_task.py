@@ -35,9 +35,9 @@ class ReadySegment:
 
     def planned(self) -> PlannedSegment:
         """Return the segment as tier_partition takes it."""
-        segment, copy = self.judged.verdict, self.judged.copy
+        judged, segment, copy = self.judged.verdict, self.judged.verdict.segment, self.judged.copy
         assert copy is not None and segment.next_base_offset is not None, "not READY"
-        filesystem, folder = partition_folder(segment.log_dir, segment.topic, segment.partition)
+        filesystem, folder = partition_folder(judged.log_dir, judged.topic, judged.partition)
         stem = f"{folder}/{segment.base_offset:020d}"
         return PlannedSegment(
             base_offset=segment.base_offset,
@@ -49,8 +49,8 @@ class ReadySegment:
             time_index=_file(filesystem, f"{stem}.timeindex", self.time_index_bytes),
             transaction_index=_file(filesystem, f"{stem}.txnindex", self.transaction_index_bytes),
             open_transactions=copy.open_transactions,
-            header_digest=copy.digest or None,
-            snapshot=_snapshot(filesystem, folder, segment.next_base_offset, segment.snapshot, copy),
+            header_digest=segment.digest or None,
+            snapshot=_snapshot(filesystem, folder, segment.next_base_offset, judged.snapshot, copy),
         )
 
 
@@ -88,7 +88,7 @@ class TierTask:
         if not ready:
             return
         planned, first, copy = [each.planned() for each in ready], ready[0].judged.verdict, ready[0].judged.copy
-        partition = TopicIdPartition(first.topic, first.topic_id, first.partition)
+        partition = TopicIdPartition(first.topic, first.facts.topic_id, first.partition)
         cluster_id = None if copy is None else copy.cluster_id
         for event in tier_partition(self.location, partition, planned, self.tierer, cluster_id=cluster_id):
             yield EVENTS.batch([event])

@@ -32,7 +32,6 @@ RECENT_MS = 7 * 86_400_000
 # (column, how, name of the result)
 Aggregation = tuple[str, Literal["count", "sum", "min", "max", "first"], str]
 _VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
-_COLUMNS = tuple(name for name in READINESS.names)
 SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments", "held")
 _VERDICT_KEY = (*PARTITION_CODES, "verdict")
 # Every aggregation is associative, so partial results combine by `_COMBINED`.
@@ -42,7 +41,7 @@ PARTIAL: tuple[Aggregation, ...] = (
     ("base_offset", "min", "first_offset"),
     ("dated", "min", "oldest"),
     ("recent", "sum", "recent_bytes"),
-    ("finding_count", "sum", "findings"),
+    ("damage_kind", "count", "findings"),
     ("log_start_offset", "max", "log_start_offset"),
     ("last_stable_offset", "max", "last_stable_offset"),
     ("high_watermark", "max", "high_watermark"),
@@ -52,6 +51,12 @@ _COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else h
 OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
 SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
+# Columns of READINESS that are read.
+COLUMNS = (
+    *("log_dir", "topic", "partition", "topic_id", "base_offset", "next_base_offset", "size_bytes"),
+    *("largest_timestamp", "verdict", "reason", "next_step", *SNAPSHOT_KEY, "damage_kind"),
+    *("log_start_offset", "last_stable_offset", "high_watermark"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +122,21 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:
-    """The batch with READINESS' columns and types (Delta and Spark may give large or dictionary strings).
+    """The batch with COLUMNS of READINESS, and their types (Delta and Spark may give large or dictionary strings).
 
     Raises:
         UsageError: a column is missing, cannot be cast, or is null where it must not be.
     """
-    missing = [name for name in _COLUMNS if name not in batch.schema.names]
+    missing = [name for name in COLUMNS if name not in batch.schema.names]
     if missing:
         raise UsageError(f"the readiness table lacks {', '.join(missing)}", hint=_OTHER_VERSION)
-    table = pa.Table.from_batches([batch]).select(_COLUMNS)
-    empty = [field.name for field in READINESS if not field.nullable and table[field.name].null_count]
+    table = pa.Table.from_batches([batch]).select(COLUMNS)
+    needed = [name for name in COLUMNS if not READINESS.field(name).nullable]
+    empty = [name for name in needed if table[name].null_count]
     if empty:
         raise UsageError(f"the readiness table has rows without {', '.join(empty)}", hint=_OTHER_VERSION)
     try:
-        return pa.table([table[name].cast(READINESS.field(name).type) for name in _COLUMNS], names=list(_COLUMNS))
+        return pa.table([table[name].cast(READINESS.field(name).type) for name in COLUMNS], names=list(COLUMNS))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UsageError(f"the readiness table does not fit its schema: {error}", hint=_OTHER_VERSION) from error
 

@@ -11,7 +11,8 @@ from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults
-from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, SegmentJudgement, StoredVerdict
+from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, CopyPlan, SegmentJudgement
+from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 
@@ -39,7 +40,7 @@ class JudgePartition(Policy):
         coverage = remote.coverage(replayed.leader_epochs, replayed.facts.log_end_offset)
         segments = found.segments.values()
         for each in self.judge(replayed.facts, found.partition, segments, found.snapshots, coverage):
-            verdict = StoredVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
+            verdict = SegmentVerdict.of(found.log_dir, found.topic, found.partition, replayed.facts, each)
             before = found.snapshots.get(each.facts.base_offset)
             yield SegmentJudgement(verdict, _copy_plan(replayed, each, before) if each.is_ready else None)
 
@@ -51,7 +52,6 @@ def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: Snapsho
     stored = end.stored if is_object else None
     return CopyPlan(
         cluster_id=replayed.cluster_id,
-        digest=judged.facts.digest,
         leader_epochs=replayed.leader_epochs,
         open_transactions=open_at(judged.facts.base_offset, before),
         provenance=judged.snapshot.provenance,

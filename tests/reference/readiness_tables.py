@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.report.aggregate import COLUMNS
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.readiness import READINESS
 
+SCHEMA = pa.schema([READINESS.field(name) for name in COLUMNS])
 GIB = 1 << 30
 TIMESTAMP = 1_600_000_000_000  # ms, 2020-09-13
 LOG_DIR = "/var/lib/kafka/data"
@@ -81,14 +83,14 @@ def row(
         "high_watermark": None,
         "last_stable_offset": None,
         "log_start_offset": 0,
-        "finding_count": int(verdict == "CORRUPT_SEGMENT"),
+        "damage_kind": "BAD_CRC" if verdict == "CORRUPT_SEGMENT" else None,
     }
     return assumed | others
 
 
 def table(rows: list[dict[str, object]]) -> pa.Table:
-    """Rows as READINESS."""
-    return pa.Table.from_pylist(rows, schema=READINESS)
+    """Rows as READINESS, with the columns that reports read."""
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def segments_of(topic: str, partition: int, verdicts: str, *, step: int = 1_000_000, **others: object) -> list[dict]:
@@ -160,7 +162,6 @@ def fleet_table(topics: int, partitions: int, segments: int, *, seed: int = 1) -
         "high_watermark": np.full(n, closed * step),
         "last_stable_offset": np.full(n, closed * step),
         "log_start_offset": np.zeros(n, np.int64),
-        "finding_count": np.zeros(n, np.int64),
+        "damage_kind": pa.nulls(n, pa.string()),
     }
-    arrays = (pa.array(columns[field.name]).cast(field.type) for field in READINESS)
-    return pa.Table.from_arrays(list(arrays), schema=READINESS)
+    return pa.Table.from_arrays([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)

@@ -31,7 +31,7 @@ COMPARED = (
     "high_watermark",
     "last_stable_offset",
     "log_start_offset",
-    "finding_count",
+    "damage_kind",
 )
 histories = st.lists(st.sampled_from(STEPS), min_size=4, max_size=12)
 

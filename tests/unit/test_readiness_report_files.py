@@ -15,21 +15,23 @@ from jsonschema import Draft202012Validator
 from tests.published_docs import readiness_schema
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.jobs.commands.report import (
+    SEGMENT_COLUMNS,
     ReportedPartition,
-    ReportedSegment,
     ReportedTopic,
     partition_row,
-    segment_row,
+    shown_segment,
     topic_row,
 )
-from tiersnap.jobs.output import plain
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.members import members
 from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.files import CSV_COLUMNS, csv_cell, csv_chunks, json_chunks
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import Disk
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
+from tiersnap.snapshot.tables.readiness import VERDICTS
+from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
 from tiersnap.snapshot.units import escaped
 
 pytestmark = pytest.mark.unit
@@ -128,15 +130,24 @@ def test_no_text_of_the_csv_is_a_formula_and_numbers_stay_numbers(name: str) -> 
     assert [csv_cell(each) for each in ("a-1", "a=1", "", None)] == ["a-1", "a=1", "", None]
 
 
-@pytest.mark.parametrize(("kind", "count"), [(ReportedTopic, 7), (ReportedPartition, 11), (ReportedSegment, 101)])
+NOTHING: dict[str, Any] = dict.fromkeys(VERDICTS.names)
+
+
+def shown(rows: list[dict[str, Any]]) -> list[SegmentVerdict]:
+    return [shown_segment(each, RUN) for each in VERDICTS.read_dicts(rows)]
+
+
+@pytest.mark.parametrize(("kind", "count"), [(ReportedTopic, 7), (ReportedPartition, 11), (SegmentVerdict, 101)])
 def test_rows_have_every_column_of_the_table_form(kind: type, count: int, report: Report) -> None:
     partitions = [each for topic in report.topics for each in topic.partitions]
-    segments = [segment_row(each, RUN) for each in sample_table().to_pylist()]
+    segments = shown([NOTHING | each for each in sample_table().to_pylist()])
     topics = [*map(topic_row, report.topics)]
     rows = [each for each in (*topics, *map(partition_row, partitions), *segments) if isinstance(each, kind)]
     assert len(rows) == count
+    columns = SEGMENT_COLUMNS if kind is SegmentVerdict else kind.COLUMNS
     for each in rows:
-        assert set(kind.COLUMNS) <= set(plain(each))
+        found = members(each)
+        assert all(name in found or hasattr(each, name) for name in columns)
 
 
 def test_partition_rows_say_where_and_why_in_plain_numbers_and_for_people(report: Report) -> None:
@@ -150,7 +161,7 @@ def test_partition_rows_say_where_and_why_in_plain_numbers_and_for_people(report
 
 
 def test_segment_row_names_its_file_in_the_command() -> None:
-    found = segment_row(row("t", 0, 10, 20, "CORRUPT_SEGMENT"), RUN)
+    (found,) = shown([NOTHING | row("t", 0, 10, 20, "CORRUPT_SEGMENT")])
     assert found.next_step.startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
 
 

@@ -273,7 +273,7 @@ def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path
         judged(JudgePartition(False, BrokerExpiry(NOW, DAY), scan), ran.facts, []) for scan in (True, False)
     )
     assert bounded[0]["verdict"] == "READY"
-    assert (exact[0]["verdict"], exact[0]["digest"]) == ("UNVERIFIED_SNAPSHOT", None)
+    assert (exact[0]["verdict"], exact[0]["provenance"]) == ("UNVERIFIED_SNAPSHOT", None)
     assert row["offset"] == bounded[0]["next_base_offset"]
 
 

@@ -46,7 +46,7 @@ def test_a_report_of_the_tables_counts_each_segment_once_and_says_what_scan_says
     assert ran.exit_code == 0, ran.err
     scanned = tiersnap("scan", LOGS, "--segments", "--now", str(NOW))
     assert len(scanned.rows) == 37
-    told = sorted((row["name"], row["base_offset"], row["verdict"]) for row in ran.rows)
+    told = sorted((f"{row['topic']}-{row['partition']}", row["base_offset"], row["verdict"]) for row in ran.rows)
     assert told == sorted((row["partition"], row["base_offset"], row["verdict"]) for row in scanned.rows)
 
 
