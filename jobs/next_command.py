@@ -102,16 +102,6 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
             yield from map(str, value if isinstance(value, tuple) else (value,))
 
 
-def place_words(remote: str, layout: str) -> str:
-    """Return remote storage as it was given, with the options that say how it is reached, for a shell."""
-    from tiersnap.snapshot.readiness.host_commands import OF_PLACE
-
-    given = given_options(click.get_current_context())
-    reached = (each for option, each in given.items() if f"--{option}" in OF_PLACE - {"--layout"})
-    lies_as = [] if layout == "aiven" else ["--layout", layout]  # the default
-    return shlex.join([remote, *lies_as, *(word for each in reached for word in each)])
-
-
 def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
     """Return what fills the next steps of a command that tiers from this host itself; `remote` is as it was given."""
     from tiersnap.snapshot.readiness.host_commands import HostCommands

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.next_command import again, place_words
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -282,7 +283,7 @@ def tell_tier(
     """Say how much is sound, and what comes next; return the exit code."""
     output.talk(tally.sentence(depth))
     if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
-        at = place_words(view.remote or "", view.layout)
+        at = shlex.join(view.words)
         output.talk(
             f"next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR --remote {at} --depth full"
         )

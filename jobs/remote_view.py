@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
@@ -23,6 +23,16 @@ class RemoteView:
     remote: str | None
     layout: str
     s3: S3Settings
+
+    @property
+    def words(self) -> list[str]:
+        """Return the value of --remote and the options by which the location is reached, for a command line."""
+        found = [self.remote or ""]
+        found += [] if self.layout == "aiven" else ["--layout", self.layout]  # the default
+        found += [] if self.s3.endpoint_url is None else ["--endpoint-url", self.s3.endpoint_url]
+        found += [] if self.s3.region is None else ["--region", self.s3.region]
+        found += ["--path-style"] if self.s3.path_style else []
+        return [*found, "--checksums", self.s3.checksums.value] if self.s3.checksums is not Checksums.AWS else found
 
     def inventory(self, expiry: BrokerExpiry) -> HostInventory | None:
         """Return what tells what is tiered; None without --remote. It is asked for something first."""

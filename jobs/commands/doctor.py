@@ -30,26 +30,19 @@ from tiersnap.jobs.doctor_cluster import (
 )
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.next_command import place_words
-from tiersnap.jobs.option_types import clock, once
-from tiersnap.jobs.options import (
-    LogStarts,
-    broker_expiry_options,
-    cluster_options,
-    log_dirs_argument,
-    log_start_option,
-    remote_view_options,
-)
+from tiersnap.jobs.option_types import clock
+from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import ByName, of_unlocated, tell_failures
+from tiersnap.jobs.situation.options import situation_options
+from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Situation
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -112,12 +105,9 @@ class DoctorResult:
 
 
 @command(result=DoctorResult)
-@log_dirs_argument(required=False)
-@remote_view_options("Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
-# Said each time, as --remote is, without which it is of no use.
-@cluster_options(
-    "A broker of the cluster: name copies that hang, and look in --remote for the segments that its brokers know.",
-    option=once,
+@situation_options(
+    "Remote location: s3://bucket/prefix, or a directory. Probe its store, too.  [default: that of the broker]",
+    "A broker of the cluster: name copies that hang, and find lost segments.  [default: the broker of this host]",
 )
 @hung_after_option
 @broker_expiry_options
@@ -126,9 +116,7 @@ class DoctorResult:
 @metrics_options
 def doctor(
     output: Output,
-    log_dirs: tuple[str, ...],
-    view: RemoteView,
-    cluster: Cluster | None,
+    situation: Situation,
     hung_after: int | None,
     broker_expiry: BrokerExpiry,
     log_starts: LogStarts,
@@ -141,9 +129,12 @@ def doctor(
     tiersnap doctor /data-1/kafka,/data-2/kafka --remote s3://bucket/tiers
     tiersnap doctor /var/lib/kafka/data --bootstrap-server broker-1:9092
 
-    LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
-    small files are read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when
-    something is damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
+    Beside a running broker `sudo tiersnap doctor` needs no argument: the broker's process names its
+    server.properties, which has log.dirs, a listener and the remote location. A listener with TLS or SASL needs
+    --bootstrap-server and --command-config.
+    LOGDIR are all entries of log.dirs, with blanks or commas between them, or as a glob. Only names and small files are
+    read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when something is
+    damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
 
     --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
     clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
@@ -164,10 +155,15 @@ def doctor(
     from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
+    from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 
-    if not log_dirs and view.remote is None and cluster is None:
-        raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
+    if situation.is_empty:
+        situation.log_dirs.require("log directories")
     verified = verified_partitions(checks_file)
+    broker = situation
+    situation, unanswered = situation.answering()
+    log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
+    view = situation.remote.value or NO_LOCATION
     compared = compare_records(cluster, view, output.talk)
     location = judge_location(view, log_dirs, compared)
     copies = told_copies(
@@ -177,62 +173,58 @@ def doctor(
     if is_elsewhere:  # ask nothing there, and print no command with it
         view = replace(view, remote=None)
     view = view if compared is None else replace(view, layout=compared.layout)
-    answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
-    host = _look(output, log_dirs, log_starts, view, cluster, broker_expiry) if log_dirs else Host(())
+    is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
+    answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
+    host = _look(output, situation, log_starts, view, broker_expiry) if log_dirs else Host(())
+    host = _with_broker(host, broker)
+    errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
         width, sections = terminal_width(), _sections(host, answers, compared, copies, location)
+        sections = {"facts": list(situation.lines()), **sections}
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, view.remote)
         for name, lines in sections.items():
             for number, line in enumerate(lines):
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
-        tell_failures(output, host.errors)
+        tell_failures(output, errors)
     else:
-        output.document(_result(host, answers, compared, copies, verified, location), errors=host.errors)
+        output.document(_result(host, answers, compared, copies, verified, location), errors=errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
     refused = ExitCode.GATE_REFUSED if copies.hung or is_elsewhere else ExitCode.OK
-    code = found or host.exit_code or refused or exit_code_of(answers)
+    code = found or host.exit_code or refused or exit_code_of(answers) or exit_code_of_all((), unanswered, ExitCode.OK)
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(ExitCode(code), clock(), len(copies.hung) if was_asked else None))
     return code
 
 
 def _look(
-    output: Output,
-    log_dirs: tuple[str, ...],
-    log_starts: LogStarts,
-    view: RemoteView,
-    cluster: Cluster | None,
-    broker_expiry: BrokerExpiry,
+    output: Output, situation: Situation, log_starts: LogStarts, view: RemoteView, broker_expiry: BrokerExpiry
 ) -> Host:
     from tiersnap.remote_storage.cluster.log_starts import located
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
-    opened = with_stated(open_log_dirs(log_dirs), log_starts)
+    opened = with_stated(open_log_dirs(situation.log_dirs.value or ()), log_starts)
     inventory = view.inventory(broker_expiry)
     progress = Progress(output, "listing", count(opened, Selection()))
-    partitions = located(cluster, progress.watch(selected_of(opened, Selection())))
+    partitions = located(situation.cluster.value, progress.watch(selected_of(opened, Selection())))
+    found = Host.of(opened, partitions, inventory, now=broker_expiry.now)
     if inventory is None:
-        return _with_broker(Host.of(opened, partitions, now=broker_expiry.now))
-    found = _with_broker(Host.of(opened, partitions, inventory, now=broker_expiry.now))
-    return replace(found, remote=place_words(view.remote or "", view.layout), errors=tuple(inventory.errors))
+        return found
+    return replace(found, remote=shlex.join(view.words), errors=tuple(inventory.errors))
 
 
-def _with_broker(host: Host) -> Host:
-    """Return the host with what the settings of its running broker say of remote storage and of its address."""
-    from tiersnap.remote_storage.publish.storage_manager import client_words, remote_words
-    from tiersnap.snapshot.host.running import broker_settings
+def _with_broker(host: Host, situation: Situation) -> Host:
+    """Return the host with the options that name its running broker and the location that it reads, for a shell."""
+    from tiersnap.remote_storage.publish.storage_manager import client_words
 
-    if len(host.pids) != 1 or not host.pids[0]:
-        return host
-    try:
-        settings = broker_settings(host.pids[0])
-    except OSError:  # another user's, or changed since
-        return host
-    remote, server = shlex.join(remote_words(settings)), shlex.join(client_words(settings.values))
-    return replace(host, broker_remote=remote, broker_server=server)
+    broker, location = situation.broker.value, situation.broker_location
+    return replace(
+        host,
+        broker_remote="" if location is None else shlex.join(location.words),
+        broker_server="" if broker is None else shlex.join(client_words(broker.values)),
+    )
 
 
 def _result(

@@ -70,7 +70,7 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
         log_dir = Path(name)
         try:
             holder = lock_holder(log_dir)
-            if holder is None or holder.pid in seen or cluster_id not in {None, _cluster_of(log_dir)}:
+            if holder is None or holder.pid in seen or (cluster_id and cluster_id != _cluster_of(log_dir)):
                 continue
             if not holder.pid:
                 yield f"the broker at {log_dir} runs in another container"

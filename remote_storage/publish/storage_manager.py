@@ -18,7 +18,6 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -179,31 +178,49 @@ def _names(settings: Mapping[str, str], name: str) -> list[str]:
     return [each.strip() for each in settings.get(name, "").split(",") if each.strip()]
 
 
-def remote_words(broker: BrokerSettings) -> list[str]:
-    """Return what --remote names for a broker that runs here, and the options by which it is reached.
+@dataclass(frozen=True, slots=True)
+class NamedLocation:
+    """The remote location that a broker's settings name, as tiersnap's options name it."""
 
-    None if its settings do not tell, or keys begin with a prefix that is no folder.
+    remote: str  # URI, or the path of a directory on this host
+    layout: str  # name of the layout
+    endpoint_url: str | None = None  # None for AWS, and for a directory
+    region: str | None = None
+    path_style: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """Return the value of --remote and the options by which the location is reached."""
+        found = [self.remote]
+        found += [] if self.layout == "aiven" else ["--layout", self.layout]
+        found += [] if self.endpoint_url is None else ["--endpoint-url", self.endpoint_url]
+        found += [] if self.region is None else ["--region", self.region]
+        return [*found, "--path-style"] if self.path_style else found
+
+
+def location_of_broker(broker: BrokerSettings) -> NamedLocation:
+    """Return the remote location that the settings of a broker name.
+
+    Raises:
+        ValueError: the settings do not tell, or keys begin with a prefix that is no folder; the text names no value
+            that may be secret.
     """
-    try:
-        place = place_of_broker(broker.values)
-        folder = str(broker.located(place.prefix)) if not place.bucket else place.prefix
-    except (OSError, ValueError):
-        return []
+    place = place_of_broker(broker.values)
     if place.prefix and not place.prefix.endswith("/"):
-        return []
-    lies_as = [] if place.layout == "aiven" else ["--layout", place.layout]
+        raise ValueError("key.prefix does not end with /")
     if not place.bucket:
-        return [folder.removeprefix(broker.root) if _is_own_root(broker) else folder, *lies_as]
+        try:
+            return NamedLocation(broker.on_host(place.prefix), place.layout)
+        except OSError as error:
+            raise ValueError(error.strerror or str(error)) from error
     below = broker.values.get(_PREFIX_NAME) or _PREFIX
-    reached = [] if place.endpoint == _AWS else ["--endpoint-url", broker.values[f"{below}storage.s3.endpoint.url"]]
-    region = broker.values.get(f"{below}storage.s3.region")
-    is_path_style = broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true"
-    reached += [*(["--region", region] if region else []), *(["--path-style"] if is_path_style else [])]
-    return [f"s3://{place.bucket}/{folder}".rstrip("/"), *lies_as, *reached]
-
-
-def _is_own_root(broker: BrokerSettings) -> bool:
-    return Path(broker.root).samefile("/")
+    return NamedLocation(
+        f"s3://{place.bucket}/{place.prefix}".rstrip("/"),
+        place.layout,
+        None if place.endpoint == _AWS else broker.values[f"{below}storage.s3.endpoint.url"],
+        broker.values.get(f"{below}storage.s3.region"),
+        broker.values.get(f"{below}storage.s3.path.style.access.enabled") == "true",
+    )
 
 
 def _given(settings: Mapping[str, str], name: str) -> str:

@@ -87,11 +87,23 @@ _WITH_VALUE = frozenset(
 class BrokerSettings:
     """The settings that a broker was started with."""
 
-    pid: int
+    pid: int  # 0 if they were read from a file alone
     path: str  # of the server.properties, as the process sees it
     values: dict[str, str]  # by name; they hold secrets
     root: str  # what `/` of the process is called here; a path of its settings is to be looked at below it
     directory: str  # the working directory of the process, as it sees it
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """Return the paths of its log.dirs on this host. Raises OSError: links lead round in a circle."""
+        named = self.values.get("log.dirs") or self.values.get("log.dir") or "/tmp/kafka-logs"
+        return tuple(self.on_host(each.strip()) for each in named.split(",") if each.strip())
+
+    def on_host(self, path: str) -> str:
+        """Return the path on this host of a path in the settings. Raises OSError: links lead round in a circle."""
+        found = str(self.located(path))
+        shares_root = not self.root or Path(self.root).samefile("/")
+        return found.removeprefix(self.root) if shares_root else found
 
     def located(self, path: str) -> Path:
         """Return what a path in the settings is called here. Raises OSError: links lead round in a circle."""
@@ -188,3 +200,33 @@ def started(process: Path, proc: Path) -> float:
     fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     boot = next(line.split()[1] for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
     return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
+    """Return the settings of the brokers that run on this host, as far as this user may read them.
+
+    A process is a broker if it holds `.lock` of one of the log directories that its settings name.
+    """
+    found = []
+    for process in sorted(each for each in proc.iterdir() if each.name.isdigit()):
+        with suppress(OSError):
+            if b"properties" not in (process / "cmdline").read_bytes():
+                continue
+            settings = broker_settings(int(process.name), proc=proc)
+            if any(holder_of(Path(each)) == settings.pid for each in settings.log_dirs):
+                found.append(settings)
+    return tuple(found)
+
+
+def settings_of_file(path: Path) -> BrokerSettings:
+    """Read the settings of a broker that does not run, or that runs in a container, from its server.properties.
+
+    Raises:
+        OSError: the file cannot be read, or is too large.
+    """
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise OSError(errno.EFBIG, f"{path}: no server.properties is that large")
+    values = java_properties.parse(data.decode("utf-8", "replace"))
+    return BrokerSettings(0, str(path), values, "", str(Path.cwd()))

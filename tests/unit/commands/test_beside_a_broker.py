@@ -89,5 +89,7 @@ def test_doctor_names_the_location_and_no_command_with_another(log_dir, right, w
 
 def test_doctor_exits_with_4_for_another_location_of_a_healthy_host(log_dir, right, wrong):
     healthy = tiersnap("doctor", log_dir, "--remote", right, *LAYOUT)
-    assert (healthy.exit_code, json.loads(healthy.out)["result"]["location"]["state"]) == (0, "PROVEN")
+    said = json.loads(healthy.out)
+    assert said["result"]["location"]["state"] == "PROVEN"
+    assert (healthy.exit_code, [each["type"] for each in said["errors"]]) == (3, ["BrokerUnavailableError"])
     assert tiersnap("doctor", log_dir, "--remote", wrong, *LAYOUT).exit_code == 4
