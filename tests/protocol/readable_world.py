@@ -36,7 +36,7 @@ class Seen:
         known: the segment id in which brokers look, by offset.
         remote: batches that remote storage gives.
         local: batches of the leader's log directory.
-        held: offsets whose right batch is in the log of any remote segment.
+        held: offsets whose right batch is in the log of any remote segment under the name of its offsets.
     """
 
     known: dict[int, str] = field(default_factory=dict)
@@ -48,13 +48,10 @@ class Seen:
         """Return what a consumer lost, or is shown, since this moment; "" if nothing."""
         right = {offset for offset, batch in log().items() if self.remote.get(offset) == batch}
         lost = {offset for offset in right if now.remote.get(offset) != log()[offset]}
-        wrong = {
-            offset
-            for offset, batch in now.remote.items()
-            if batch not in (log()[offset], self.remote.get(offset, batch and b""))
-        }
+        changed = {offset for offset, batch in now.remote.items() if self.remote.get(offset) != batch}
+        wrong = {offset for offset in changed if now.remote[offset] != log()[offset]}
         moved = {offset for offset, name in now.known.items() if self.known.get(offset) != name}
-        unread = {offset for offset in moved if now.remote.get(offset) != log()[offset]}
+        unread = moved - now.remote.keys()
         gone = (self.held | self.local.keys()) - now.held - now.local.keys()
         said = {
             "became unreadable": lost,
@@ -93,7 +90,7 @@ class ReadableWorld(World):
             for key, data in objects.items()
             if key.endswith(".log")
             for offset, batch in _sound(data).items()
-            if log().get(offset) == batch
+            if log().get(offset) == batch and min(_sound(data)) == int(key.rpartition("/")[2][:20])
         }
         local = {offset: batch for offset, batch in self._local().items() if offset < END}
         return Seen(
@@ -132,6 +129,11 @@ class ReadableWorld(World):
         objects = self.store.objects
         segments = sum(key.endswith((".log", ".indexes", ".rsm-manifest", "index", "snapshot")) for key in objects)
         return self.store.changes, sum(map(len, self.cluster.log.values())), segments
+
+    def holds_other_logs(self) -> bool:
+        """Return whether a remote segment has a batch of another log."""
+        logs = [stored.data for key, stored in self.store.objects.items() if key.endswith(".log")]
+        return any(log().get(offset) != batch for data in logs for offset, batch in _sound(data).items() if offset < END)
 
     def _local(self) -> Batches:
         found: Batches = {}
