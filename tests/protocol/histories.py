@@ -70,7 +70,7 @@ class History:
         with self.world.event():
             self._retain()
             self._spoil()
-        for _ in range(self.dice.randint(1, 3)):
+        for _ in range(self.dice.randint(2, 4)):
             self._run(*self._words())
             self._pause()
 
@@ -87,7 +87,7 @@ class History:
 
     def _words(self) -> Sequence[Word]:
         commands: list[Callable[[], Sequence[Word]]] = [self._tier, self._mend, self._mend, self._orphans]
-        commands += [self._unblock, self._unblock] if self.is_stuck else [self._publish]
+        commands += [self._unblock] * 2 if self.is_stuck else [self._publish] * 2
         return self.dice.choice(commands)()
 
     @property
@@ -95,9 +95,9 @@ class History:
         return (*REMOTE, "--layout", self.layout)
 
     def _disk(self) -> Path:
-        """The clone's only if its bytes are not in remote storage, too: then nothing tells which log is right."""
-        names = ("a", "a", "b") if self.world.holds_other_logs() else ("a", "a", "b", "clone")
-        return self.world.disks[self.dice.choice(names)]
+        """A host's, or the clone's if remote storage tells that it is one."""
+        clones = ("clone",) if self.world.tells_logs_apart() else ()
+        return self.world.disks[self.dice.choice(("a", "a", "b", *clones))]
 
     def _tier(self) -> Sequence[Word]:
         asks = CLUSTER if self.dice.random() < 0.5 else ()
@@ -126,11 +126,12 @@ class History:
     def _make_segments(self) -> None:
         dice = self.dice
         with self.world.event():
-            for base in BASES[: dice.randint(0, 3)]:
+            for base in BASES[: dice.choice((0, 1, 1, 2, 3))]:
                 self._copy(BASES, base, FINISHED)
-        if dice.random() < 0.5:
+        self._pause()
+        if dice.random() < 0.6:
             self._run("tier", self.world.disks["a"], *self._where, *now_of(self.world), "--apply")
-            if dice.random() < 0.5 and not self.is_stuck:
+            if dice.random() < 0.4 and not self.is_stuck:
                 self._run(*self._publish())
         with self.world.event():
             for _ in range(dice.choice((0, 0, 1, 1, 2))):

@@ -130,10 +130,17 @@ class ReadableWorld(World):
         segments = sum(key.endswith((".log", ".indexes", ".rsm-manifest", "index", "snapshot")) for key in objects)
         return self.store.changes, sum(map(len, self.cluster.log.values())), segments
 
-    def holds_other_logs(self) -> bool:
-        """Return whether a remote segment has a batch of another log."""
+    def tells_logs_apart(self) -> bool:
+        """Return whether a clone can be told from the log: by the newest segment that brokers know, if all of it is read.
+
+        Of remote storage with bytes of both logs nothing tells which one is right.
+        """
         logs = [stored.data for key, stored in self.store.objects.items() if key.endswith(".log")]
-        return any(log().get(offset) != batch for data in logs for offset, batch in _sound(data).items() if offset < END)
+        batches = [(offset, batch) for data in logs for offset, batch in _sound(data).items() if offset < END]
+        seen = self.seen()
+        newest = seen.known.get(max(seen.known, default=-1))
+        batches += [(offset, seen.remote.get(offset, b"")) for offset, name in seen.known.items() if name == newest]
+        return all(log()[offset] == batch for offset, batch in batches)
 
     def _local(self) -> Batches:
         found: Batches = {}
