@@ -1,9 +1,10 @@
-"""Remote segments read whole before they become visible: names, sizes and claims prove nothing.
+"""Remote segments read whole before they become visible, or before another one is deleted: names prove nothing.
 
 Every command that makes a segment visible calls `find_doubts` or `compare_whole`: `publish`, `unblock` and `mend` before
-the record, `tier` before it finishes the claim of an attempt that was killed. Every batch, the leader epochs, the indexes
-and the snapshot are read, and compared with a local log as far as one has the segment. Segments that this run uploaded
-were compared while they were sent.
+the record, `tier` before it finishes the claim of an attempt that was killed. `maintain remove-orphans` calls
+`read_remaining` before it removes a copy. Every batch, the leader epochs, the indexes and the snapshot are read, and
+compared with a local log as far as one has the segment. Segments that this run uploaded were compared while they were
+sent.
 """
 
 from __future__ import annotations
@@ -20,18 +21,32 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith
+from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 
 _log = logging.getLogger(__name__)
+
+COMPARED = frozenset({RemoteVerdict.MATCHES, RemoteVerdict.EXTENDS})
+"""Verdicts on segments whose bytes were all read and compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSegment:
-    """A segment that was read; `is_compared` says whether the local log has it, too."""
+    """A segment that was read.
+
+    Attributes:
+        is_compared: whether the local log has it, too.
+        digest: over the headers of all batches; "" if one is damaged.
+    """
 
     segment_id: str
     told: Told
     is_compared: bool
+    digest: str
+
+    @property
+    def doubt(self) -> str:
+        """Return why the segment is not proven to be right; "" if all its bytes were read and compared."""
+        return "" if self.told.verdict in COMPARED else f"{self.told.verdict}: {self.told.reason}"
 
 
 def find_doubts(
@@ -82,4 +97,14 @@ def compare_whole(
     for segment in sorted(segments, key=lambda each: each.bounds):
         told = check.told(segment)
         is_compared = segment.segment_id in local.digests and told.compared_with is ComparedWith.LOCAL_LOG
-        yield ReadSegment(segment.segment_id, told, is_compared)
+        yield ReadSegment(segment.segment_id, told, is_compared, check.digests.get(segment.segment_id, ""))
+
+
+def read_remaining(location: RemoteLocation, segment: RemoteSegment, now: int) -> ReadSegment:
+    """Read a segment by itself, before a copy of its offsets may be deleted; `now` in ms.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    (read,) = compare_whole(location, [segment], None, (), now)
+    return read

@@ -17,7 +17,7 @@ from random import Random
 from tests.protocol import damages
 from tests.protocol.commands import CLUSTER, REMOTE, now_of, type_command
 from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, Clone, new_disk, template
-from tests.protocol.readable_world import ReadableWorld, log
+from tests.protocol.readable_world import ReadableWorld, base_of, log
 from tests.protocol.world import DAY
 from tests.reference.kept_proof import keep_proof
 from tests.reference.log_builder import offsets_text
@@ -44,11 +44,15 @@ class History:
 
     Attributes:
         done: (command, exit code, what it changed).
+        spoiled: ids of segments that the store damaged.
+        retained: where segments began that only remote storage has.
     """
 
     seed: int
     folder: Path
     done: list[tuple[str, ExitCode | None, frozenset[str]]] = field(default_factory=list)
+    spoiled: set[str] = field(default_factory=set)
+    retained: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.dice = dice = Random(f"history {self.seed}")
@@ -95,8 +99,15 @@ class History:
         return (*REMOTE, "--layout", self.layout)
 
     def _disk(self) -> Path:
-        """A host's, or the clone's if remote storage tells that it is one."""
-        clones = ("clone",) if self.world.tells_logs_apart() else ()
+        """A host's, or the clone's if remote storage tells that it is one.
+
+        The newest segment that brokers know tells it, if nothing befell it. If remote storage has bytes of both logs, the
+        leader's disk alone tells which one is right: one that rolled elsewhere has no segment to compare.
+        """
+        if self.world.bases_of_other_logs():
+            return self.world.disks["a"]
+        known = self.world.seen().known
+        clones = ("clone",) if known.get(max(known, default=0)) not in self.spoiled else ()
         return self.world.disks[self.dice.choice(("a", "a", "b", *clones))]
 
     def _tier(self) -> Sequence[Word]:
@@ -155,22 +166,24 @@ class History:
         for key in dice.sample(logs, min(len(logs), dice.choice((0, 1, 1, 2, 3)))):
             stem = key.removesuffix("log")
             others = sorted(each for each in store.objects if each.startswith(stem) and each != key)
-            foreign = [
-                partial(damages.mix_up, dice=dice),
-                partial(damages.swap, layout=open_layout(self.layout), clone=self.clone, whole=dice.random() < 0.7),
-            ]
+            foreign = [partial(damages.mix_up, dice=dice)]
+            if base_of(key) not in self.retained:  # else no log is left that tells which one is right
+                swap = partial(damages.swap, layout=open_layout(self.layout), clone=self.clone)
+                foreign.append(partial(swap, whole=dice.random() < 0.7))
             damage = dice.choice([*damages.DAMAGES, *foreign, *foreign])
+            self.spoiled.add(key.removesuffix(".log")[-22:])
             target = dice.choice((key, key, key, *others))
             damage(store, target)
             self.world.events.append(f"{getattr(damage, 'func', damage).__name__} {target}")
 
     def _retain(self) -> None:
         """Local retention deletes the oldest segments of the leader that remote storage has."""
-        remote = self.world.seen().remote
+        remote, others = self.world.seen().remote, self.world.bases_of_other_logs()
         disk = self.world.disks["a"]
         for base, end in list(pairwise(BASES))[: self.dice.choice((0, 0, 1, 2, 3))]:
-            if any(remote.get(offset) != log()[offset] for offset in range(base, end)):
+            if base in others or any(remote.get(offset) != log()[offset] for offset in range(base, end)):
                 break
+            self.retained.add(base)
             for path in (disk / "orders-0").glob(f"{base:020d}.*"):
                 path.unlink()
             self.world.events.append(f"local retention of {base}")

@@ -90,7 +90,7 @@ class ReadableWorld(World):
             for key, data in objects.items()
             if key.endswith(".log")
             for offset, batch in _sound(data).items()
-            if log().get(offset) == batch and min(_sound(data)) == int(key.rpartition("/")[2][:20])
+            if log().get(offset) == batch and min(_sound(data)) == base_of(key)
         }
         local = {offset: batch for offset, batch in self._local().items() if offset < END}
         return Seen(
@@ -130,23 +130,25 @@ class ReadableWorld(World):
         segments = sum(key.endswith((".log", ".indexes", ".rsm-manifest", "index", "snapshot")) for key in objects)
         return self.store.changes, sum(map(len, self.cluster.log.values())), segments
 
-    def tells_logs_apart(self) -> bool:
-        """Return whether a clone can be told from the log: by the newest segment that brokers know, if all of it is read.
-
-        Of remote storage with bytes of both logs nothing tells which one is right.
-        """
-        logs = [stored.data for key, stored in self.store.objects.items() if key.endswith(".log")]
-        batches = [(offset, batch) for data in logs for offset, batch in _sound(data).items() if offset < END]
-        seen = self.seen()
-        newest = seen.known.get(max(seen.known, default=-1))
-        batches += [(offset, seen.remote.get(offset, b"")) for offset, name in seen.known.items() if name == newest]
-        return all(log()[offset] == batch for offset, batch in batches)
+    def bases_of_other_logs(self) -> set[int]:
+        """Return where remote segments begin that hold a batch of another log."""
+        logs = {key: _sound(stored.data) for key, stored in self.store.objects.items() if key.endswith(".log")}
+        return {
+            base_of(key)
+            for key, batches in logs.items()
+            if any(log()[offset] != batch for offset, batch in batches.items() if offset < END)
+        }
 
     def _local(self) -> Batches:
         found: Batches = {}
         for path in (self.disks["a"] / "orders-0").glob("*.log"):
             found |= _sound(path.read_bytes())
         return found
+
+
+def base_of(key: str) -> int:
+    """Return the base offset in a key of a segment's object."""
+    return int(key.rpartition("/")[2][:20])
 
 
 @cache
