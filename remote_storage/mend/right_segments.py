@@ -224,20 +224,24 @@ class RightSegments:
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
         """Refuse a local log of the same offsets and sizes that diverged from the one in the tier.
 
-        Logs that parted do not meet again: a segment behind that has the same batches in both proves the local one. Else
-        the nearest segments that both have must have them, copies that are wrong by the local log included; and the
-        snapshot that is left of the segment must not contradict its batches.
+        The nearest segments that both have must hold the same batches, those included that are wrong by the local log.
+        Logs that parted do not meet again: a later segment behind proves the local log if the nearest one is wrong. If
+        none does, copies of the segment are witnesses, too; and the snapshot that is left of it must not contradict its
+        batches.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
         agrees = next(agreements, None)
-        if agrees or (agrees is False and any(agreements)):
-            return
-        others = (self.stored.digest(each) for each in self.stored.twins(record, also_wrong=True))
-        if False in (agrees, next(self._agreements(before), None)) or any(each not in (None, digest) for each in others):
+        if agrees is False:
+            agrees = any(agreements)
+        witnesses = [agrees, next(self._agreements(before), None)]
+        if not agrees:
+            copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
+            witnesses += [each == digest for each in copies if each is not None]
+        if False in witnesses:
             raise not_rebuilt(record, "the log in --log-dir is another log than the one in the tier: other batches")
         there = self.listed.get(record.id.segment_id)
-        entries = None if there is None else stored_entries(self.location.store, there)
+        entries = None if agrees or there is None else stored_entries(self.location.store, there)
         if entries is None:
             return
         fold = to_entries(combined(runs))

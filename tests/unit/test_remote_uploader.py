@@ -221,7 +221,7 @@ def test_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
     assert b"".join(pieces) == data
     assert all(0 < len(each) <= piece for each in pieces)
     longer = replace(metadata, segment_size=metadata.segment_size + 1)
-    with pytest.raises(RemoteStorageError, match=f"ends at byte {len(data)} of {len(data) + 1}"):
+    with pytest.raises(CorruptDataError, match=f"ends at byte {len(data)} of {len(data) + 1}"):
         list(fetch_segment(inner, AivenLayout(), longer))
 
 
