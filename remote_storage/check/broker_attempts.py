@@ -7,7 +7,7 @@ nothing: an attempt is right if every batch, the indexes, the leader epochs and 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.check.read_first import ReadSegment, compare_whole
@@ -19,10 +19,17 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class ComparedAttempts:
-    """Segment ids of attempts that no record calls finished: those that equal the log, and why the others are wrong."""
+    """Attempts that no record calls finished, by segment id.
+
+    Attributes:
+        right: brokers' attempts that equal the local log.
+        wrong: why others are wrong; they are uploaded again.
+        differing: why own uploads, which are right in themselves, differ from the local log.
+    """
 
     right: frozenset[str]
     wrong: dict[str, str]
+    differing: dict[str, str] = field(default_factory=dict)
 
 
 NOTHING_READ = ComparedAttempts(frozenset(), {})

@@ -50,7 +50,11 @@ class ReadSegment:
 
 
 def find_doubts(
-    location: RemoteLocation, partition: TopicIdPartition, ids: Collection[str], compare: CompareLocally | None, now: int
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    ids: Collection[str],
+    compare: CompareLocally | None,
+    now: int,
 ) -> dict[str, str]:
     """Read the complete segments among `ids`; return why some of them may not become visible, by segment id.
 
@@ -93,7 +97,9 @@ def compare_whole(
     readable = [each for each in segments if not each.is_encrypted]
     local = ToldLocally() if compare is None or not readable else compare(location.store, readable)
     asked = CheckRequest(CheckDepth.FULL, now, None)
-    check = WholeSegmentCheck(location.store, asked, claimed, {}, local, lambda each: each.segment_id in local.snapshots)
+    check = WholeSegmentCheck(
+        location.store, asked, claimed, {}, local, lambda each: each.segment_id in local.snapshots
+    )
     for segment in sorted(segments, key=lambda each: each.bounds):
         told = check.told(segment)
         is_compared = segment.segment_id in local.digests and told.compared_with is ComparedWith.LOCAL_LOG

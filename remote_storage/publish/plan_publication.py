@@ -98,5 +98,5 @@ def _refuse_doubted(plan: PublishPlan, doubts: Doubts) -> None:
         wrong = told[segment_id]
         raise CorruptDataError(
             f"{wrong.id}: offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
-            hint="delete the objects of this segment id; tiersnap tier --apply then uploads the segment again",
+            hint="if the leader has the segment, delete the objects of this id; tiersnap tier --apply uploads it again",
         )

@@ -87,8 +87,10 @@ class ReleaseTopics:
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
         cache, attempts = self.reader.read_to_end(), self.attempts
 
+        doubted = attempts.wrong | attempts.differing
+
         def doubts(_: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-            return {each: attempts.wrong[each] for each in ids if each in attempts.wrong}
+            return {each: doubted[each] for each in ids if each in doubted}
 
         plans = plan_publication(
             self.cluster, cache, self.lineage, wanted, stuck=stuck, compared=attempts.right, doubts=doubts

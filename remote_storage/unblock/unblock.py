@@ -157,19 +157,25 @@ class Unblock:
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}
+        differing: dict[str, str] = {}
         for each in self._lacking().values():
             partition = each.stuck.partition
             begun, now = cache.begun_by_brokers(partition), self.host.tierer.now
             ours = {one.id.segment_id for one in finished_of(location, partition) if cache.may_become_visible(one)}
-            begins = Beginnings(partial(beginning, Observe(location, unbelieved=begun | ours), options.broker_expiry(now)))
+            begins = Beginnings(
+                partial(beginning, Observe(location, unbelieved=begun | ours), options.broker_expiry(now))
+            )
             local = self._local_log(partition, begins) if begun or ours else None
             found = compare_attempts(location, partition, begun, local, now)
             doubts = find_doubts(location, partition, ours, None if local is None else local.compare, now)
+            # The others hold another log than this host: nothing of them is uploaded again, and nothing published.
+            damaged = find_doubts(location, partition, doubts.keys(), None, now)
             right |= found.right
-            wrong |= found.wrong | doubts
-            for segment_id, why in (found.wrong | doubts).items():
+            differing |= {each: why for each, why in doubts.items() if each not in damaged}
+            wrong |= found.wrong | damaged
+            for segment_id, why in (found.wrong | damaged).items():
                 self.talk(f"{partition}: {segment_id}, which brokers do not read yet, is uploaded again: {why}")
-        return ComparedAttempts(frozenset(right), wrong)
+        return ComparedAttempts(frozenset(right), wrong, differing)
 
     def _local_log(self, partition: TopicIdPartition, begins: Beginnings) -> LocalLog | None:
         for log_dir in self.log_dirs.values():

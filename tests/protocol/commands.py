@@ -42,12 +42,16 @@ def publish(world: World, hand: Hand) -> ExitCode:
 def mend(world: World, hand: Hand) -> ExitCode:
     """`tiersnap mend` with the leader's log; segments that brokers do not read go."""
     words = (*CLUSTER, "--unproven", "--delete-bad")
-    return type_command("mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *now_of(world), "--apply")
+    return type_command(
+        "mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *now_of(world), "--apply"
+    )
 
 
 def unblock(world: World, hand: Hand) -> ExitCode:
     """`tiersnap unblock` on the leader's host."""
-    return type_command("unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *now_of(world), "--apply")
+    return type_command(
+        "unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *now_of(world), "--apply"
+    )
 
 
 def remove_orphans(world: World, hand: Hand) -> ExitCode:

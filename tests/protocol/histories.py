@@ -16,7 +16,7 @@ from random import Random
 
 from tests.protocol import damages
 from tests.protocol.commands import CLUSTER, REMOTE, now_of, type_command
-from tests.protocol.logs import BASES, END, PARTITION, ROLLED_LATER, Clone, new_disk, template
+from tests.protocol.logs import BASES, PARTITION, ROLLED_LATER, Clone, new_disk, template
 from tests.protocol.readable_world import ReadableWorld, base_of, log
 from tests.protocol.world import DAY
 from tests.reference.kept_proof import keep_proof

@@ -93,9 +93,7 @@ class ReadableWorld(World):
             if log().get(offset) == batch and min(_sound(data)) == base_of(key)
         }
         local = {offset: batch for offset, batch in self._local().items() if offset < END}
-        return Seen(
-            self.consumer.known(index, END), self.consumer.remote(index, objects, END), local, frozenset(held)
-        )
+        return Seen(self.consumer.known(index, END), self.consumer.remote(index, objects, END), local, frozenset(held))
 
     def check(self) -> None:
         """See what the last request changed."""

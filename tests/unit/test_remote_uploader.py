@@ -22,7 +22,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
-from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    IncompleteBundleError,
+    ObjectExistsError,
+    RemoteStorageError,
+    TransientError,
+)
 
 pytestmark = pytest.mark.unit
 
