@@ -166,8 +166,8 @@ def publish(
     Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
-    First it reads each of them whole: every batch, the leader epochs, the indexes and the snapshot, and compares it with
-    the log in --log-dir. A partition with a damaged one, or one of another log, is refused (exit code 5).
+    First it reads each of them whole: every batch, the leader epochs, the indexes and the snapshot; and compares it
+    with the log in --log-dir. A partition with a damaged one, or one of another log, is refused (exit code 5).
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
