@@ -161,7 +161,7 @@ class _Others:
         return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
     def why_kept(self, copy: RemoteSegment, finished: str | None) -> str:
-        """Return why a copy stays; "" if `finished`, or segments that the cluster knows, hold its offsets and are right.
+        """Return why a copy stays; "" if `finished`, or segments that the cluster knows, rightly hold its offsets.
 
         Offsets below the log start count for nothing.
         """

@@ -153,7 +153,7 @@ class Unblock:
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
-        """Read what earlier attempts of brokers and of ours left of the stuck partitions, and compare it with the logs."""
+        """Read what earlier attempts, of brokers and ours, left of the stuck partitions; compare it with the logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}

@@ -101,8 +101,8 @@ class History:
     def _disk(self) -> Path:
         """A host's, or the clone's if remote storage tells that it is one.
 
-        The newest segment that brokers know tells it, if nothing befell it. If remote storage has bytes of both logs, the
-        leader's disk alone tells which one is right: one that rolled elsewhere has no segment to compare.
+        The newest segment that brokers know tells it, if nothing befell it. If remote storage has bytes of both logs,
+        the leader's disk alone tells which one is right: one that rolled elsewhere has no segment to compare.
         """
         if self.world.bases_of_other_logs():
             return self.world.disks["a"]

@@ -1,7 +1,8 @@
 """What commands make visible or delete leaves a consumer all that it could read, with the bytes of the log.
 
 Histories are random and seeded: see tests.protocol.histories. After each request of a command the answers of an
-independent reader (tests.reference.consumer) are compared with those before. A failure names its seed: play(seed, folder).
+independent reader (tests.reference.consumer) are compared with those before. A failure names its seed:
+play(seed, folder).
 """
 
 from __future__ import annotations
