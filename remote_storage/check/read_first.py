@@ -1,9 +1,9 @@
 """Remote segments read whole before they become visible, or before another one is deleted: names prove nothing.
 
-`publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record, and `maintain
-remove-orphans` calls `read_remaining` before it removes a copy. Every batch, the leader epochs, the indexes and the
-snapshot are read, and compared with a local log as far as one has the segment. Segments that this run uploaded were
-compared while they were sent.
+`publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record, `tier` before it
+finishes the copy of an attempt that was killed; `maintain remove-orphans` calls `read_remaining` before it removes a
+copy. Every batch, the leader epochs, the indexes and the snapshot are read, and compared with a local log as far as one
+has the segment. Segments that this run uploaded were compared while they were sent.
 """
 
 from __future__ import annotations

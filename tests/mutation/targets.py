@@ -170,6 +170,7 @@ TARGETS = (
     Target(
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
     ),
+    Target("remote_storage/upload/already_there.py", ("test_already_there.py", "test_read_first.py")),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.protocol.logs import BASES, ROLLED_LATER, Clone, template
+from tests.protocol.logs import BASES, Clone, template
 from tests.protocol.memory_store import MemoryStore, flipped
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -58,13 +58,12 @@ def swap(store: MemoryStore, key: str, layout: Layout, clone: Clone, *, whole: b
     """The log, or if `whole` each object but the manifest, is that of a clone's segment under the right name."""
     stem = key.rpartition(".")[0]
     base, size = int(stem.rpartition("/")[2][:20]), len(store.objects[f"{stem}.log"].data)
-    for bases in (BASES, ROLLED_LATER):
-        folder = template(bases, clone) / "orders-0"
-        if base in bases[:-1] and (folder / f"{base:020d}.log").stat().st_size == size:
-            made = MemoryStore()
-            tier(folder, made, layout=layout, bases={base})
-            for name, stored in made.objects.items():
-                suffix = name.rpartition(".")[2]
-                if f"{stem}.{suffix}" in store.objects and (suffix == "log" or (whole and suffix != "rsm-manifest")):
-                    store.replace(f"{stem}.{suffix}", stored.data)
-            return
+    folder = template(BASES, clone) / "orders-0"
+    if (folder / f"{base:020d}.log").stat().st_size != size:
+        return  # of a replica that rolled elsewhere
+    made = MemoryStore()
+    tier(folder, made, layout=layout, bases={base})
+    for name, stored in made.objects.items():
+        suffix = name.rpartition(".")[2]
+        if f"{stem}.{suffix}" in store.objects and (suffix == "log" or (whole and suffix != "rsm-manifest")):
+            store.replace(f"{stem}.{suffix}", stored.data)

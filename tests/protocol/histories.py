@@ -151,8 +151,8 @@ class History:
         self.done.clear()
 
     def _copy(self, bases: tuple[int, ...], base: int, state: SegmentState) -> None:
-        """A broker copies a segment, and its records tell of it up to a state."""
-        clone = self.clone if self.dice.random() < 0.1 else None
+        """A broker copies a segment, and its records tell of it up to a state; a clone's only as the leader rolled."""
+        clone = self.clone if bases == BASES and self.dice.random() < 0.1 else None
         source, store, cluster = template(bases, clone) / "orders-0", self.world.store, self.world.cluster
         (made,) = tier(source, store, layout=open_layout(self.layout), bases={base}, event_timestamp=store.time)
         cluster.append(SegmentRecord(replace(made, broker_id=1, state=STARTED)))

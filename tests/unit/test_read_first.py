@@ -14,9 +14,12 @@ from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, END, PARTITION, Clone, new_disk, template
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.world import DAY, World
+from tests.reference.interleaved import Killed
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot.errors import ExitCode
@@ -82,6 +85,26 @@ def test_unblock_uploads_again_what_was_damaged_before_brokers_knew_it(tmp_path:
             world.store.flip(log_at(world, 5))
         assert run(world, commands.unblock) is ExitCode.OK, world.story()
         assert world.readable(sound=True) == {*range(END)}
+
+
+def test_tier_finishes_no_damaged_copy_of_a_killed_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_if = world.store.replace_if
+
+    def die(key: str, *rest: bytes | str | None) -> object:
+        parsed = keys.recognise(key)
+        if parsed is not None and parsed.kind is KeyKind.CLAIM:
+            raise Killed
+        return replace_if(key, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "replace_if", die)
+        assert run(world, commands.tier, "a") is None
+    with world.event():
+        world.store.flip(log_at(world, 0))
+    world.advance(2 * DAY)
+    assert run(world, commands.tier, "a") is ExitCode.OK, world.story()
+    assert run(world, commands.publish) is ExitCode.OK, world.story()
+    assert world.readable(sound=True) == {*range(END)}
 
 
 def test_remove_orphans_keeps_a_copy_when_the_other_one_is_damaged(world: World) -> None:
