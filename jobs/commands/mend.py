@@ -170,14 +170,11 @@ def _logs(
     target: RemoteLocation,
     starts: Mapping[TopicIdPartition, int],
 ) -> RemoteLogs:
-    from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
-    from tiersnap.remote_storage.inventory.observe import Observe
+    from tiersnap.remote_storage.check.local_log import logs_of_replicas
     from tiersnap.remote_storage.mend.make_again import RemoteLogs
     from tiersnap.snapshot.log.selection import Selection
-    from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
-    begins = Beginnings(partial(beginning, Observe(target), rules.broker_expiry))
-    local = local_logs(log_dirs, Selection(topic), begins, check_crc=True) if log_dirs else LocalLogs()
+    local = logs_of_replicas(target, log_dirs, Selection(topic), rules.broker_expiry)
     return RemoteLogs(target, rules, local, starts)
 
 

@@ -144,8 +144,8 @@ class PublishSummary:
     "--log-dir",
     "log_dirs",
     multiple=True,
-    help="The leader's log directory: for leader epochs if leaders cannot be asked (SASL), and for the settings of the "
-    "broker that runs on it if brokers may not be described.",
+    help="The leader's log directory: to compare the segments with, for leader epochs if leaders cannot be asked "
+    "(SASL), and for the settings of the broker that runs on it if brokers may not be described.",
 )
 @opt.apply_option("Publish; without it the plan is shown.")
 def publish(
@@ -166,6 +166,9 @@ def publish(
     Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
+    First it reads each of them whole: every batch, the leader epochs, the indexes and the snapshot; and compares it
+    with the log in --log-dir. A partition with a damaged one, or one of another log, is refused (exit code 5).
+
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
     know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
@@ -180,9 +183,11 @@ def publish(
     of the bucket has them, too. Without a proof, and if there is a contradiction, nothing is published and the exit
     code is 4.
     """
+    from tiersnap.remote_storage.check.local_log import logs_of_replicas
     from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish
-    from tiersnap.snapshot.log.selection import matches_topic
+    from tiersnap.snapshot.log.selection import Selection, matches_topic
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
@@ -193,7 +198,8 @@ def publish(
             f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    job = Publish(cluster, metadata_topic, location, partial(prover.prove, location), log_dirs, broker_id)
+    local = logs_of_replicas(location, log_dirs, Selection(topic), BrokerExpiry(location.store.now(), None))
+    job = Publish(cluster, metadata_topic, location, partial(prover.prove, location), log_dirs, broker_id, local)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(

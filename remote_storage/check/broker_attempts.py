@@ -6,24 +6,33 @@ nothing: an attempt is right if every batch, the indexes, the leader epochs and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.whole_segment import Told, WholeSegmentCheck
+from tiersnap.remote_storage.check.read_first import ReadSegment, compare_whole
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedAttempts:
-    """Segment ids of brokers' attempts: those that equal the local log, and why the others do not."""
+    """Attempts that no record calls finished, by segment id.
+
+    Attributes:
+        right: brokers' attempts that equal the local log.
+        wrong: why others are wrong; they are uploaded again.
+        differing: why own uploads, which are right in themselves, differ from the local log.
+    """
 
     right: frozenset[str]
     wrong: dict[str, str]
+    differing: dict[str, str] = field(default_factory=dict)
+
+
+NOTHING_READ = ComparedAttempts(frozenset(), {})
 
 
 def compare_attempts(
@@ -45,12 +54,12 @@ def compare_attempts(
     newest = {each.bounds: each for each in sorted(found, key=_age) if each.segment_id in wrong}
     right = set()
     if local is not None and newest:
-        for segment_id, why in _differences(location, list(newest.values()), local, now):
-            if why:
-                wrong[segment_id] = why
+        for each in compare_whole(location, list(newest.values()), local.compare, (), now):
+            if why := _why(each):
+                wrong[each.segment_id] = why
             else:
-                del wrong[segment_id]
-                right.add(segment_id)
+                del wrong[each.segment_id]
+                right.add(each.segment_id)
     return ComparedAttempts(frozenset(right), wrong)
 
 
@@ -58,20 +67,7 @@ def _age(segment: RemoteSegment) -> tuple[int, str]:
     return segment.attempt
 
 
-def _differences(
-    location: RemoteLocation, segments: list[RemoteSegment], local: LocalLog, now: int
-) -> Iterator[tuple[str, str]]:
-    """Yield each segment id with the difference from the local log, "" without one."""
-    told = local.compare(location.store, segments)
-    asked = CheckRequest(CheckDepth.FULL, now, None)
-    check = WholeSegmentCheck(location.store, asked, (), {}, told, lambda segment: segment.segment_id in told.snapshots)
-    for segment in sorted(segments, key=lambda each: each.bounds):
-        found = check.told(segment)
-        is_compared = segment.segment_id in told.digests and found.compared_with is ComparedWith.LOCAL_LOG
-        yield segment.segment_id, _why(found, is_compared=is_compared)
-
-
-def _why(found: Told, *, is_compared: bool) -> str:
-    if not found.verdict.is_sound:
-        return found.reason
-    return "" if is_compared else "the local log has no such segment"
+def _why(found: ReadSegment) -> str:
+    if not found.told.verdict.is_sound:
+        return found.told.reason
+    return "" if found.is_compared else "the local log has no such segment"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -22,7 +24,8 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import with_stated
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.replay.examine import examine_decodes
-from tiersnap.snapshot.replay.replay_start import Beginnings
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
@@ -170,3 +173,15 @@ def local_logs(
         log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)
         logs[partition.topic, partition.partition] = log
     return LocalLogs(logs)
+
+
+def logs_of_replicas(
+    location: RemoteLocation, log_dirs: Sequence[str], selection: Selection, expiry: BrokerExpiry
+) -> LocalLogs:
+    """Return the logs of selected partitions in log directories of replicas; remote storage tells what came before.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError, UsageError, PartitionTwiceError: see `local_logs`.
+    """
+    begins = Beginnings(partial(beginning, Observe(location), expiry))
+    return local_logs(log_dirs, selection, begins, check_crc=True) if log_dirs else LocalLogs()

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write
-from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 
 FETCH_SIZE = 8 << 20
@@ -28,13 +28,13 @@ def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegment
     """Bytes of the segment file, in pieces of at most 8 MiB.
 
     Raises:
-        RemoteStorageError: the object ends early.
+        CorruptDataError: the object ends early.
     """
     key, start, end = layout.log_key(metadata), 0, metadata.segment_size
     while start < end:
         data = store.get_range(key, start, min(FETCH_SIZE, end - start))
         if not data:
-            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {end}", key=key)
+            raise CorruptDataError(f"{store.uri}{key}: ends at byte {start} of {end}", key=key)
         yield data
         start += len(data)
 
@@ -43,8 +43,8 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
 
     Raises:
-        CorruptDataError: the store gave other bytes than it was given, by its own checksum; or a chunk is damaged.
-        RemoteStorageError: the object ends early.
+        CorruptDataError: the object ends early, the store gave other bytes than it was given, by its own checksum; or a
+            chunk is damaged.
         TransientError: `stop` was set meanwhile.
         OSError: the file cannot be written.
     """
@@ -68,7 +68,7 @@ def fetch_into(folder: Path, store: ObjectStore, copy: RemoteSegment) -> Segment
     """Write a copy's segment file into a folder.
 
     Raises:
-        CorruptDataError, RemoteStorageError: see `fetch_log`.
+        CorruptDataError: see `fetch_log`.
         UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
     """
     path = folder / f"{copy.start_offset:020d}.log"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.check.read_whole import ReadWhole
 from tiersnap.remote_storage.errors import DeletedByClusterError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.encryption import EncryptionLook
@@ -79,6 +80,15 @@ class RemoteLogs:
         """
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
+    def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
+        """Read segments before brokers are told of them; return why some of them may not become visible.
+
+        Raises:
+            TiersnapError: remote storage does not answer, or refuses.
+        """
+        local = self.local.of(partition)
+        return find_doubts(self.location, partition, ids, None if local is None else local.compare, self.rules.now)
+
     def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
         local, rules = self.local.of(partition), self.rules
         asked = CheckRequest(depth, rules.now, rules.producer_expiration)
@@ -97,10 +107,10 @@ class RemoteLogs:
         """
         listed = segments_by_id(self.location, partition)
         local = self.local.of(partition)
-        whole = [each for each in listed.values() if each.segment_id not in wrong and not each.missing]
+        whole = [each for each in listed.values() if not each.missing]
         read = in_parallel(partial(read_segment, self.store), whole)
         found = [each for each in read if isinstance(each, RemoteSegment)]
-        lineage = lineage_of(self.store, found)
+        lineage = lineage_of(self.store, (each for each in found if each.segment_id not in wrong))
         if not lineage and local is not None:
             lineage = local.partition.whole_epochs
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as folder:
@@ -113,7 +123,7 @@ class RemoteLogs:
                 self.rules,
                 frozenset(wrong),
                 frozenset(each.end_offset + 1 for each in records),
-                StoredLogs(self.store, found),
+                StoredLogs(self.store, found, frozenset(wrong)),
                 local,
                 Path(folder),
             )

@@ -88,7 +88,9 @@ class ReplaceWrong:
             return [failed(each, error) for each in waiting.values()]
         start = self.logs.starts.get(partition, 0)
         try:
-            index = self._told_of_ours(partition, planned, wrong)
+            ours, doubted = self._read_ours(partition, planned, wrong)
+            wrong = {*wrong, *doubted}
+            index = self._told_of_ours(partition, ours, wrong)
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
         job = TierJob(self.logs.location, partition, self.tierer, replaced=frozenset(wrong))
@@ -109,23 +111,33 @@ class ReplaceWrong:
         gone = {name: replace(each, outcome=is_over) for name, each in waiting.items()}
         return [(done | held).get(name, each) for name, each in gone.items()]
 
-    def _told_of_ours(
+    def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
-    ) -> RemoteIndex:
-        """Publish complete segments of ours that hold offsets of wrong ones; return what brokers find then.
+    ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
+        """Return complete segments of ours that hold offsets of wrong ones, and the ids of those that are wrong, too.
 
-        tier uploaded them in the place of lost ones. Behind the brokers' segments the copy task goes on.
+        tier uploaded them in the place of lost ones, or an earlier run of mend.
         """
-        cache, logs = self.reader.cache, self.logs
-        index, not_ours = cache.index(partition), cache.segments(partition).keys() | set(wrong)
-        end, bad = max(each.end_offset for each in index.finished()), [each.metadata for each in planned]
+        not_ours, bad = self.reader.cache.segments(partition).keys() | set(wrong), [each.metadata for each in planned]
         ours = [
             each
-            for each in finished_of(logs.location, partition)
+            for each in finished_of(self.logs.location, partition)
             if each.id.segment_id not in not_ours
-            and each.end_offset <= end
             and any(each.start_offset <= one.end_offset and one.start_offset <= each.end_offset for one in bad)
         ]
+        doubted = self.logs.find_doubts(partition, {each.id.segment_id for each in ours})
+        return [each for each in ours if each.id.segment_id not in doubted], doubted.keys()
+
+    def _told_of_ours(
+        self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
+    ) -> RemoteIndex:
+        """Publish segments of ours that were read; return what brokers find then.
+
+        Behind the brokers' segments the copy task goes on.
+        """
+        index = self.reader.cache.index(partition)
+        end = max(each.end_offset for each in index.finished())
+        ours = [each for each in ours if each.end_offset <= end]
         plan = self._plan(ours, wrong) if ours else PublishPlan(partition)
         if not plan.is_open:
             return index

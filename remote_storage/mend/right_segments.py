@@ -140,7 +140,7 @@ class RightSegments:
         runs, told = self._read(record, segment, log)
         self.refuse_other_logs(record, None if source is own else own, told.digest)
         if segment is local and (own is None or self.stored.digest(own) is None):
-            self._refuse_other_lineage(record, runs)
+            self._refuse_other_lineage(record, runs, told.digest)
         opened, snapshot = self._folded(record, runs, told, folder)
         return PlannedSegment(
             base_offset=record.start_offset,
@@ -223,18 +223,27 @@ class RightSegments:
         if is_local and self._local_digests.get(record.start_offset, digest) != digest:
             raise not_rebuilt(record, _DIFFER)
 
-    def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> None:
+    def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
         """Refuse a local log of the same offsets and sizes that diverged from the one in the tier.
 
-        The nearest segments that both have must hold the same batches. If none behind shows that, the snapshot that is
-        left of the segment must not contradict its batches.
+        The nearest segments that both have must hold the same batches, those included that are wrong by the local log.
+        Logs that parted do not meet again: a later segment behind proves the local log if the nearest one is wrong. If
+        none does, copies of the segment are witnesses, too; and the snapshot that is left of it must not contradict its
+        batches.
         """
         before, behind = self.stored.neighbours(record)
-        agreed = [self._agrees(before), self._agrees(behind)]
-        if False in agreed:
+        agreements = self._agreements(behind)
+        agrees = next(agreements, None)
+        if agrees is False:
+            agrees = any(agreements)
+        witnesses = [agrees, next(self._agreements(before), None)]
+        if not agrees:
+            copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
+            witnesses += [each == digest for each in copies if each is not None]
+        if False in witnesses:
             raise not_rebuilt(record, "the log in --log-dir is another log than the one in the tier: other batches")
         there = self.listed.get(record.id.segment_id)
-        entries = None if agreed[1] or there is None else stored_entries(self.location.store, there)
+        entries = None if agrees or there is None else stored_entries(self.location.store, there)
         if entries is None:
             return
         fold = to_entries(combined(runs))
@@ -243,15 +252,14 @@ class RightSegments:
             says = found.reason(self.rules.broker_expiry)
             raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in --log-dir: {says}")
 
-    def _agrees(self, copies: Iterable[RemoteSegment]) -> bool | None:
-        """Return whether the first remote segment that is in the local log, too, has its batches; None without one."""
+    def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
+        """Yield whether each remote segment that is in the local log, too, has its batches."""
         for each in copies:
             known = self._local_digests.get(each.start_offset)
             if known is None or self._local.segment_of(each.metadata) is None:
                 continue
             if (digest := self.stored.digest(each)) is not None:
-                return digest == known
-        return None
+                yield digest == known
 
     @cached_property
     def _local_digests(self) -> Mapping[int, str]:

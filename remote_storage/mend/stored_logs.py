@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
@@ -16,18 +16,24 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 @dataclass
 class StoredLogs:
-    """Logs of complete remote segments that are not known to be wrong; each is read once."""
+    """Logs of complete remote segments; each is read once.
+
+    Attributes:
+        wrong: ids of segments that are wrong, by the local log or in themselves: witnesses, and no sources.
+    """
 
     store: ObjectStore
     copies: Sequence[RemoteSegment]
+    wrong: Collection[str] = ()
     _digests: dict[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.copies = [each for each in self.copies if not each.is_encrypted]
 
-    def twins(self, record: RemoteLogSegmentMetadata) -> list[RemoteSegment]:
+    def twins(self, record: RemoteLogSegmentMetadata, *, also_wrong: bool = False) -> list[RemoteSegment]:
         """Return other remote segments with the offsets, leader epochs and size of a record."""
-        others = (each for each in self.copies if each.segment_id != record.id.segment_id)
+        left_out = {record.id.segment_id, *(() if also_wrong else self.wrong)}
+        others = (each for each in self.copies if each.segment_id not in left_out)
         return [each for each in others if extent(each.metadata) == extent(record)]
 
     def neighbours(self, record: RemoteLogSegmentMetadata) -> tuple[list[RemoteSegment], list[RemoteSegment]]:

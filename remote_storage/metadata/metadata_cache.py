@@ -59,6 +59,13 @@ class MetadataCache:
         begun = self.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
         return frozenset(each.id.segment_id for each in begun) - self.ours
 
+    def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Return whether brokers do not read a segment yet, and no broker began it."""
+        partition, name = segment.id.topic_id_partition, segment.id.segment_id
+        known = self.segments(partition).get(name)
+        is_open = known is None or known.state is SegmentState.COPY_SEGMENT_STARTED
+        return is_open and name not in self.begun_by_brokers(partition)
+
     def index(self, partition: TopicIdPartition) -> RemoteIndex:
         """Return the segments of a partition as brokers find them."""
         return self._indexes[partition]

@@ -17,10 +17,12 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     outside_lineage,
 )
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, plan_segments
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, plan_segments
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _log = logging.getLogger(__name__)
+Doubts = Callable[[TopicIdPartition, Collection[str]], Mapping[str, str]]
+"""Reads segments, by their ids, and returns why some of them are wrong."""
 _OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)
 
 
@@ -34,6 +36,7 @@ def plan_publication(
     complete_segments: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
     wrong: Collection[str] = (),
     compared: Collection[str] = (),
+    doubts: Doubts | None = None,
 ) -> list[PublishPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
@@ -43,7 +46,8 @@ def plan_publication(
     it copies that brokers know are taken to be, and nothing is planned but behind them.
 
     A broker's attempt without COPY_SEGMENT_FINISHED is finished only if its id is among `compared`: every object was
-    read and compared with the log.
+    read and compared with the log. `doubts` reads the segments that brokers would be told of, and says which are wrong:
+    see `check.read_first`. Without it whoever plans has read them, or has just uploaded them.
     """
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, TopicConfig]] = {}
@@ -80,7 +84,19 @@ def plan_publication(
                 check_settings(partition.topic, settings[partition.topic])
                 if partition not in stuck:
                     check_copier_rests(partition.topic, settings[partition.topic])
+                if doubts is not None:
+                    _refuse_doubted(plan, doubts)
         except _OF_ONE_PARTITION as refusal:
             plan = replace(plan, refusal=refusal)
         plans.append(plan)
     return plans
+
+
+def _refuse_doubted(plan: PublishPlan, doubts: Doubts) -> None:
+    told = {each.metadata.id.segment_id: each.metadata for each in plan.segments if each.action in TO_BE_TOLD}
+    for segment_id, why in doubts(plan.partition, told.keys()).items():
+        wrong = told[segment_id]
+        raise CorruptDataError(
+            f"{wrong.id}: offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
+            hint="if the leader has the segment, delete the objects of this id; tiersnap tier --apply uploads it again",
+        )

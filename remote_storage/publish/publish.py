@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
+from tiersnap.remote_storage.check.local_log import LocalLogs
+from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
@@ -75,6 +77,8 @@ class Publish:
     prove: Callable[[], PlaceProof]
     log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
     broker_id: int | None = None  # named in records; None for each partition's leader
+    local: LocalLogs = field(default_factory=LocalLogs)  # of leaders, to compare what is published
+    _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
 
     def run(self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool) -> Published:
         """Plan finished segments by what `__remote_log_metadata` says now, and publish them.
@@ -116,7 +120,10 @@ class Publish:
     def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PublishPlan]:
         whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
-            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
+            cache = reader.read_to_end()
+            plans = plan_publication(
+                self.cluster, cache, lineage, wanted, complete_segments=whole, doubts=self._find_doubts
+            )
         unblocking = SavedConfigsStore(self.location.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
@@ -129,6 +136,14 @@ class Publish:
             return whole
         finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}
         return whole.union(each for each in segment_ids if each not in finished)
+
+    def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
+        """Read segments, each once in a run; return why some are wrong."""
+        unread = set(ids) - self._read.keys()
+        local, now = self.local.of(partition), int(time.time() * 1000)
+        compare = None if local is None else local.compare
+        self._read.update(dict.fromkeys(unread, "") | find_doubts(self.location, partition, unread, compare, now))
+        return {each: self._read[each] for each in ids if self._read[each]}
 
     def _doubt(self, topic: str) -> TiersnapError | None:
         try:

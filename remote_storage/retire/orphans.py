@@ -5,14 +5,16 @@ is older than a grace by the store's clock, and the cluster that `cluster.json` 
 it was deleted. It was listed before the records were read to their end, so a record that came since would be seen.
 
 A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it. Nor
-is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost.
+is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost. The
+others are read whole first, since one may be damaged: then the copy may be all that is left of the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from tiersnap.remote_storage.check.read_first import ReadSegment
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
@@ -64,14 +66,16 @@ def judge_attempts(
     aged: Aged,
     claims: dict[str, Claim],
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
+    read: Callable[[RemoteSegment], ReadSegment],
 ) -> Iterator[Orphan]:
     """Orphans among the copies and attempts of a partition.
 
     Args:
         claims: by the segment ids that they name.
-        look: reads a copy whose objects are all there.
+        look: reads the manifest of a copy whose objects are all there.
+        read: reads all its bytes.
     """
-    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look)
+    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
@@ -137,9 +141,9 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate,
             Fate.LEAVE,
             f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish",
         )
-    if others.hold(copy, finished):
-        return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
-    return Fate.LEAVE, "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+    if why := others.why_kept(copy, finished):
+        return Fate.LEAVE, why
+    return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +153,45 @@ class _Others:
     attempts: Sequence[SegmentObjects]
     known: KnownPartition
     look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
+    read: Callable[[RemoteSegment], ReadSegment]
+    _read: dict[str, ReadSegment] = field(default_factory=dict)
 
     def lies_elsewhere(self, segment_id: str, attempt: SegmentObjects) -> bool:
         """Return whether `segment_id` lies in another layout than `attempt`, which it cannot supersede then."""
         return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
-    def hold(self, copy: RemoteSegment, finished: str | None) -> bool:
-        """Return whether `finished`, or segments that the cluster knows, hold its offsets above the log start."""
+    def why_kept(self, copy: RemoteSegment, finished: str | None) -> str:
+        """Return why a copy stays; "" if `finished`, or segments that the cluster knows, rightly hold its offsets.
+
+        Offsets below the log start count for nothing.
+        """
         reached = max(copy.start_offset, self.known.log_start or 0)
         epoch = copy.metadata.segment_leader_epochs[-1][0]
+        holding: list[RemoteSegment] = []
         for attempt in self.attempts:
             if not attempt.start_offset <= reached < copy.end_offset:
                 break
             counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
-            if counts and not attempt.missing:
-                other = self.look(attempt)
-                reached = max(reached, other.end_offset) if isinstance(other, RemoteSegment) else reached
-        return reached >= copy.end_offset
+            other = self.look(attempt) if counts and not attempt.missing else None
+            if isinstance(other, RemoteSegment) and other.end_offset > reached:
+                holding.append(other)
+                reached = other.end_offset
+        if reached < copy.end_offset:
+            return "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+        return next(filter(None, (self._doubt(copy, other) for other in holding)), "")
+
+    def _doubt(self, copy: RemoteSegment, other: RemoteSegment) -> str:
+        read = self._read_once(other)
+        if read.doubt:
+            return f"{other.segment_id}, which holds its offsets, is not proven to be right: {read.doubt}"
+        if copy.bounds == other.bounds and self._read_once(copy).digest not in ("", read.digest):
+            return f"its log and the log of {other.segment_id} differ; nothing shows which one is right"
+        return ""
+
+    def _read_once(self, segment: RemoteSegment) -> ReadSegment:
+        if segment.segment_id not in self._read:
+            self._read[segment.segment_id] = self.read(segment)
+        return self._read[segment.segment_id]
 
 
 TOPIC_DELETED = "the topic was deleted"

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tiersnap.remote_storage.check.read_first import ReadSegment, read_remaining
 from tiersnap.remote_storage.inventory.partition_objects import (
     PartitionObjects,
     list_all,
     list_partition_objects,
     read_claims,
 )
-from tiersnap.remote_storage.inventory.remote_segment import read_segment
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
@@ -127,7 +129,7 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
     look = partial(read_segment, store)
-    found = list(judge_attempts(stored, known, aged, claims, look))
+    found = list(judge_attempts(stored, known, aged, claims, look, partial(_read, store, aged.now)))
     refusal = known.refusal(stored.cluster_id)
     if refusal:
         yield from (each for each in found if each.action is Fate.LEAVE)
@@ -141,6 +143,10 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
     yield from found
     yield from judge_young(stored, known, aged, claims)
     yield from judge_rest(stored, known, aged, removed)
+
+
+def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
+    return read_remaining(RemoteLocation(store, copy.layout), copy, now)
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tiersnap.remote_storage.check.broker_attempts import NOTHING_READ, ComparedAttempts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
@@ -56,7 +57,7 @@ class ReleaseTopics:
     segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
     broker_id: int | None  # named in records; None for each partition's leader
     talk: Callable[[str], None]  # told what is done, and what takes a while
-    compared: Collection[str] = ()  # ids of brokers' attempts that were read and equal the log
+    attempts: ComparedAttempts = NOTHING_READ  # earlier attempts that were read
     _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def ask_settings(self) -> None:
@@ -84,8 +85,16 @@ class ReleaseTopics:
         """Plan what is published of the partitions, by the records of now."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
-        cache, compared = self.reader.read_to_end(), self.compared
-        plans = plan_publication(self.cluster, cache, self.lineage, wanted, stuck=stuck, compared=compared)
+        cache, attempts = self.reader.read_to_end(), self.attempts
+
+        doubted = attempts.wrong | attempts.differing
+
+        def doubts(_: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
+            return {each: doubted[each] for each in ids if each in doubted}
+
+        plans = plan_publication(
+            self.cluster, cache, self.lineage, wanted, stuck=stuck, compared=attempts.right, doubts=doubts
+        )
         return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
 
     def run(self, plans: Plans) -> None:

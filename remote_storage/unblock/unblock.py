@@ -11,6 +11,7 @@ from functools import partial
 
 from tiersnap.remote_storage.check.broker_attempts import ComparedAttempts, compare_attempts
 from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
@@ -151,23 +152,30 @@ class Unblock:
         """Partitions that are stuck for want of something, and not because a copy hangs."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
-    def _compare_attempts(self, reader: MetadataReader) -> ComparedAttempts:
-        """Read what brokers' attempts left of the stuck partitions, and compare it with their logs."""
+    def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
+        """Read what earlier attempts, of brokers and ours, left of the stuck partitions; compare it with the logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}
+        differing: dict[str, str] = {}
         for each in self._lacking().values():
             partition = each.stuck.partition
-            begun = cache.begun_by_brokers(partition)
-            observe = Observe(location, unbelieved=begun)
-            begins = Beginnings(partial(beginning, observe, options.broker_expiry(self.host.tierer.now)))
-            local = self._local_log(partition, begins) if begun else None
-            found = compare_attempts(location, partition, begun, local, self.host.tierer.now)
+            begun, now = cache.begun_by_brokers(partition), self.host.tierer.now
+            ours = {one.id.segment_id for one in finished_of(location, partition) if cache.may_become_visible(one)}
+            begins = Beginnings(
+                partial(beginning, Observe(location, unbelieved=begun | ours), options.broker_expiry(now))
+            )
+            local = self._local_log(partition, begins) if begun or ours else None
+            found = compare_attempts(location, partition, begun, local, now)
+            doubts = find_doubts(location, partition, ours, None if local is None else local.compare, now)
+            # The others hold another log than this host: nothing of them is uploaded again, and nothing published.
+            damaged = find_doubts(location, partition, doubts.keys(), None, now)
             right |= found.right
-            wrong |= found.wrong
-            for segment_id, why in found.wrong.items():
-                self.talk(f"{partition}: {segment_id}, which a broker did not finish, is uploaded again: {why}")
-        return ComparedAttempts(frozenset(right), wrong)
+            differing |= {each: why for each, why in doubts.items() if each not in damaged}
+            wrong |= found.wrong | damaged
+            for segment_id, why in (found.wrong | damaged).items():
+                self.talk(f"{partition}: {segment_id}, which brokers do not read yet, is uploaded again: {why}")
+        return ComparedAttempts(frozenset(right), wrong, differing)
 
     def _local_log(self, partition: TopicIdPartition, begins: Beginnings) -> LocalLog | None:
         for log_dir in self.log_dirs.values():
@@ -186,7 +194,7 @@ class Unblock:
         return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
-        attempts = self._compare_attempts(reader)
+        attempts = self._read_first(reader)
         host = replace(self.host, wrong=frozenset(attempts.wrong))
         tiered = self._tier(host)
         lacking = self._lacking().values()
@@ -201,7 +209,7 @@ class Unblock:
             finished,
             self.broker_id,
             self.talk,
-            attempts.right,
+            attempts,
         )
         release.ask_settings()
         unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from tiersnap.remote_storage.check.local_log import ToldLocally
+from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -79,7 +81,7 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:
-    """Finish the copy of an attempt that is over, if it has the snapshot that would go up now."""
+    """Finish the copy of an attempt that is over, if it has the snapshot that would go up now, and the log."""
     if claim_protocol.may_take_over(held, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)
@@ -87,6 +89,13 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     stored = job.location.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
     if stored != ready.producer_snapshot.data:
         _log.info("copied again: %s has another snapshot than is right now", metadata.id)
+        return False
+    segment_id = held.holder.segment_id
+
+    def compare(*_: object) -> ToldLocally:
+        return ToldLocally(digests={segment_id: segment.header_digest} if segment.header_digest else {})
+
+    if find_doubts(job.location, job.partition, {segment_id}, compare, job.tierer.now):
         return False
     claim_protocol.finish(job.store, held, claimed_snapshot(ready))
     _log.info("finished the copy of an attempt that is over: %s", metadata.id)

@@ -161,11 +161,16 @@ TARGETS = (
     Target("remote_storage/cluster/hung_copies.py", ("test_hung_copies.py",)),
     Target("remote_storage/check/check_plan.py", ("test_check_plan.py", "test_tier_check.py")),
     Target("remote_storage/check/check_task.py", ("test_check_task.py",)),
+    Target("remote_storage/check/broker_attempts.py", ("test_broker_attempts.py", "test_read_first.py")),
+    Target("remote_storage/check/read_first.py", ("test_read_first.py", "test_broker_attempts.py", "test_orphans.py")),
+    Target("remote_storage/check/read_whole.py", ("test_mend_proof.py", "test_replace_wrong.py")),
+    Target("remote_storage/inventory/same_log.py", ("test_diverged_clone.py",)),
     Target("remote_storage/inventory/known_manifests.py", ("test_known_manifests.py",)),
     Target("remote_storage/unblock/freeing.py", ("test_freeing.py",)),
     Target(
         "remote_storage/metadata/segment_metadata.py", ("test_remote_bundle.py", "test_metadata_records_lineage.py")
     ),
+    Target("remote_storage/upload/already_there.py", ("test_already_there.py", "test_read_first.py")),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),

@@ -18,39 +18,45 @@ from tiersnap.snapshot.errors import ExitCode
 REMOTE, CLUSTER = ("--remote", "s3://bucket"), ("--bootstrap-server", "model:9092")
 
 
-def _run(*words: object) -> ExitCode:
+def type_command(*words: object) -> ExitCode:
+    """Run a command line, quietly."""
     return ExitCode(run(["-q", "--output", "jsonl", "--log-level", "error", *map(str, words)]))
 
 
-def _now(world: World) -> tuple[str, str]:
+def now_of(world: World) -> tuple[str, str]:
+    """The option that names the world's time."""
     return "--now", datetime.fromtimestamp(world.store.time // 1000, UTC).isoformat()
 
 
 def tier(world: World, hand: Hand, host: str, *, asks: bool = False) -> ExitCode:
     """`tiersnap tier` on one of the hosts; if it `asks`, of the cluster."""
     cluster = CLUSTER if asks else ()
-    return _run("tier", world.disks[host], *REMOTE, *cluster, *_now(world), "--apply")
+    return type_command("tier", world.disks[host], *REMOTE, *cluster, *now_of(world), "--apply")
 
 
 def publish(world: World, hand: Hand) -> ExitCode:
     """`tiersnap publish`; leader epochs are those of the leader's log directory."""
-    return _run("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
+    return type_command("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
 
 
 def mend(world: World, hand: Hand) -> ExitCode:
     """`tiersnap mend` with the leader's log; segments that brokers do not read go."""
     words = (*CLUSTER, "--unproven", "--delete-bad")
-    return _run("mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *_now(world), "--apply")
+    return type_command(
+        "mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *now_of(world), "--apply"
+    )
 
 
 def unblock(world: World, hand: Hand) -> ExitCode:
     """`tiersnap unblock` on the leader's host."""
-    return _run("unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *_now(world), "--apply")
+    return type_command(
+        "unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *now_of(world), "--apply"
+    )
 
 
 def remove_orphans(world: World, hand: Hand) -> ExitCode:
     """`tiersnap maintain remove-orphans`, of what is a day old."""
-    return _run("maintain", "remove-orphans", *CLUSTER, *REMOTE, "--apply")
+    return type_command("maintain", "remove-orphans", *CLUSTER, *REMOTE, "--apply")
 
 
 def restore(world: World, hand: Hand, *, asks: bool) -> ExitCode:
@@ -65,7 +71,7 @@ def restore(world: World, hand: Hand, *, asks: bool) -> ExitCode:
     cluster = CLUSTER if asks else ("--unpublished",)
     if not asks and not any(key.endswith("/cluster.json") for key in world.store.objects):
         cluster += ("--cluster-id", CLUSTER_ID)
-    code = _run("restore", *REMOTE, "--to", disk, "--topic", PARTITION.topic, *cluster, "--apply")
+    code = type_command("restore", *REMOTE, "--to", disk, "--topic", PARTITION.topic, *cluster, "--apply")
     if code is ExitCode.OK:
         check_restored(disk / "orders-0")
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -31,18 +32,36 @@ def epoch_of(offset: int) -> int:
     return max(epoch for epoch, start in LINEAGE if start <= offset)
 
 
+@dataclass(frozen=True)
+class Clone:
+    """A log that parted from the right one at a segment: same ids, leader epochs, offsets and sizes, other bytes."""
+
+    parted_at: int
+    producer: int = 7
+    payload: bytes = b"v"
+
+
+def _batches(clone: Clone | None) -> dict[int, list[bytes]]:
+    def data(offset: int, count: int, sequence: int, epoch: int = 0) -> bytes:
+        producer, payload = 7, b"v"
+        if clone is not None and offset >= clone.parted_at:
+            producer, payload = clone.producer, clone.payload
+        return lb.data_batch(offset, count, producer, 0, sequence, leader_epoch=epoch, payload=payload)
+
+    return {
+        0: [data(0, 4, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],
+        5: [data(5, 4, 4), lb.marker(9, 8, 0, 0, commit=False)],
+        10: [data(10, 5, 8, 3)],
+        15: [data(15, 5, 13, 3)],
+    }
+
+
 @cache
-def template(bases: tuple[int, ...]) -> Path:
+def template(bases: tuple[int, ...], clone: Clone | None = None) -> Path:
     """A log directory with the partition, and with all its snapshots."""
     disk = Path(mkdtemp(prefix="protocol-"))
-    batches = {
-        0: [lb.data_batch(0, 4, 7, 0, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],
-        5: [lb.data_batch(5, 4, 7, 0, 4), lb.marker(9, 8, 0, 0, commit=False)],
-        10: [lb.data_batch(10, 5, 7, 0, 8, leader_epoch=3)],
-        15: [lb.data_batch(15, 5, 7, 0, 13, leader_epoch=3)],
-    }
     segments: dict[int, list[bytes]] = {}
-    for base, entries in batches.items():
+    for base, entries in _batches(clone).items():
         at = max(each for each in bases if each <= base)
         segments.setdefault(at, []).extend(entries)
     folder = lb.write_partition(
@@ -74,9 +93,9 @@ def end_of(base: int, data: bytes) -> int | None:
     return None
 
 
-def new_disk(path: Path, bases: tuple[int, ...], snapshots: set[int]) -> Path:
+def new_disk(path: Path, bases: tuple[int, ...], snapshots: set[int], clone: Clone | None = None) -> Path:
     """A host's log directory, with the snapshots at these offsets alone."""
-    shutil.copytree(template(bases), path)
+    shutil.copytree(template(bases, clone), path)
     for each in (path / "orders-0").glob("*.snapshot"):
         if int(each.stem) not in snapshots:
             each.unlink()

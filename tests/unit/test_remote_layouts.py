@@ -203,7 +203,7 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
         store.replace(key, objects[key])
     store.replace(layout.log_key(copy), b"short")
     assert layout.inspect(store, copy) is StoredState.PARTIAL
-    with pytest.raises(RemoteStorageError, match="ends at byte 5"):
+    with pytest.raises(CorruptDataError, match="ends at byte 5"):
         list(fetch_segment(store, layout, copy))
 
 

@@ -22,7 +22,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
-from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    IncompleteBundleError,
+    ObjectExistsError,
+    RemoteStorageError,
+    TransientError,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -221,7 +227,7 @@ def test_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
     assert b"".join(pieces) == data
     assert all(0 < len(each) <= piece for each in pieces)
     longer = replace(metadata, segment_size=metadata.segment_size + 1)
-    with pytest.raises(RemoteStorageError, match=f"ends at byte {len(data)} of {len(data) + 1}"):
+    with pytest.raises(CorruptDataError, match=f"ends at byte {len(data)} of {len(data) + 1}"):
         list(fetch_segment(inner, AivenLayout(), longer))
 
 

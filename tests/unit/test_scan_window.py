@@ -96,7 +96,7 @@ def assert_unknown(ran: Ran, runner: Runner) -> None:
     assert (snapshots(runner), ran.segments_tiered) == ({}, 0)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 2**32), days=st.integers(2, 40), producers=st.integers(2, 12))
 def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_again(
     seed: int, days: int, producers: int
@@ -158,7 +158,7 @@ def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tupl
     return Runner(folder, folder / "logs", remote=before.remote), tiered
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 2**32), producers=st.integers(2, 12), tiered=st.integers(1, 10))
 def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_there(
     seed: int, producers: int, tiered: int
@@ -506,7 +506,7 @@ def test_window_is_replayed_anew_once_the_cluster_proves_it(tmp_path: Path) -> N
     assert tiered(run(runner, told=led(log))) == list(log.segments)[:-1]
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(15))
 @given(
     seed=st.integers(0, 2**32),
     days=st.integers(9, 30),

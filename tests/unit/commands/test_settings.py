@@ -58,6 +58,7 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
         ("restore:\n  topic: orders\n", "--topic is said on the command line, each time"),
         ("delete-bad: true\n", "--delete-bad is said on the command line, each time"),
+        ("unproven: true\n", "--unproven is said on the command line, each time"),
         ("partition: churn-0\n", "--partition is said on the command line, each time"),
         ("topic:\n", "topic has no value"),
         ("repair:\n  topic:\n", "topic of repair has no value"),
