@@ -10,16 +10,16 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
 /**
- * A LocalTieredStorage whose copies do not return while a file says so: one that finds `hang` in `rsm.config.hung`
+ * A LocalTieredStorage whose copies do not return while a file says so: one that finds `hang` in `rsm.config.flags`
  * waits there for `answer`, and ends when it is interrupted if `soft` is there.
  */
-public class HungStorage implements RemoteStorageManager {
+public class FlakyStorage implements RemoteStorageManager {
     private final LocalTieredStorage storage = new LocalTieredStorage();
     private File flags;
 
     @Override
     public void configure(Map<String, ?> configs) {
-        flags = new File((String) configs.get("hung"));
+        flags = new File((String) configs.get("flags"));
         storage.configure(configs);
     }
 
