@@ -20,6 +20,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
@@ -151,6 +152,12 @@ class Unblock:
         """Partitions that are stuck for want of something, and not because a copy hangs."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
+    def _complete(self) -> frozenset[str]:
+        """Return the ids of the complete segments of the stuck partitions."""
+        partitions = [each.stuck.partition for each in self._lacking().values()]
+        listed = (list_remote_partition(self.host.location, each) for each in partitions)
+        return frozenset(each.segment_id for found in listed for each in found.segments)
+
     def _compare_attempts(self, reader: MetadataReader) -> ComparedAttempts:
         """Read what brokers' attempts left of the stuck partitions, and compare it with their logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
@@ -186,8 +193,10 @@ class Unblock:
         return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
+        # Copy tasks begin attempts all the time: one that is complete only later was not read, and counts as missing.
+        complete = self._complete()
         attempts = self._compare_attempts(reader)
-        host = replace(self.host, wrong=frozenset(attempts.wrong))
+        host = replace(self.host, wrong=frozenset(attempts.wrong), of_brokers=complete | attempts.right)
         tiered = self._tier(host)
         lacking = self._lacking().values()
         finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
