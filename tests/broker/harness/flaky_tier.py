@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("FlakyStorage.java")
 
 @dataclass(frozen=True)
 class FlakyTier(LocalTier):
-    """A LocalTieredStorage whose copies hang while `flags` has the file `hang`; see FlakyStorage."""
+    """A LocalTieredStorage whose copies fail while `flags` has a file that says how; see FlakyStorage."""
 
     version: str = ""
 
