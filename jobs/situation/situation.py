@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Fact(Generic[T]):
-    """A fact; `source` is who told it, or why it is not known."""
+class Known(Generic[T]):
+    """A known or unknown fact; `source` is who told it, or why it is not known."""
 
     value: T | None
     source: str
@@ -67,10 +67,10 @@ class Given:
 class Situation:
     """Everything known about one host, its cluster and its remote location."""
 
-    log_dirs: Fact[tuple[str, ...]]
-    broker: Fact[BrokerSettings]
-    remote: Fact[RemoteView]
-    cluster: Fact[Cluster]
+    log_dirs: Known[tuple[str, ...]]
+    broker: Known[BrokerSettings]
+    remote: Known[RemoteView]
+    cluster: Known[Cluster]
 
     @property
     def is_empty(self) -> bool:
@@ -97,13 +97,13 @@ class Situation:
             if self.remote.value is not None and self.remote.source != COMMAND_LINE:
                 next(iter(self.remote.value.open_store().list()), None)
         except TiersnapError as error:
-            found = replace(found, remote=Fact(None, error.message))
+            found = replace(found, remote=Known(None, error.message))
             errors.append(error)
         try:
             if self.cluster.value is not None and self.cluster.source != COMMAND_LINE:
                 self.cluster.value.brokers()
         except TiersnapError as error:
-            found = replace(found, cluster=Fact(None, error.message))
+            found = replace(found, cluster=Known(None, error.message))
             errors.append(error)
         return found, errors
 
@@ -111,7 +111,7 @@ class Situation:
         """Yield a line for each fact that the command line did not tell; none if no broker is known."""
         if self.broker.value is None:
             return
-        found: tuple[tuple[str, Fact[tuple[str, ...]] | Fact[RemoteView] | Fact[Cluster]], ...] = (
+        found: tuple[tuple[str, Known[tuple[str, ...]] | Known[RemoteView] | Known[Cluster]], ...] = (
             ("log directories", self.log_dirs),
             ("remote location", self.remote),
             ("cluster", self.cluster),
@@ -132,25 +132,25 @@ def gather(given: Given) -> Situation:
     return Situation(_log_dirs(given, broker), broker, _remote(given, broker), _cluster(given, broker))
 
 
-def _broker(given: Given) -> Fact[BrokerSettings]:
+def _broker(given: Given) -> Known[BrokerSettings]:
     from tiersnap.remote_storage.publish.broker_evidence import brokers_here
     from tiersnap.snapshot.host.running import BrokerSettings, running_brokers, settings_of_file
     from tiersnap.snapshot.log.places import place_of
 
     if given.server_properties is not None:
         try:
-            return Fact(settings_of_file(given.server_properties), SERVER_PROPERTIES)
+            return Known(settings_of_file(given.server_properties), SERVER_PROPERTIES)
         except OSError as error:
             raise UsageError(f"--server-properties {given.server_properties}: {error.strerror}") from error
     if given.log_dirs:
         found = list(brokers_here(None, map(place_of, given.log_dirs)))
         known = [each for each in found if isinstance(each, BrokerSettings)]
         why = next((each for each in found if isinstance(each, str)), "no process holds .lock of the log directories")
-        return Fact(known[0], _named(known[0])) if len(known) == 1 else Fact(None, _several(known) if known else why)
+        return Known(known[0], _named(known[0])) if len(known) == 1 else Known(None, _several(known) if known else why)
     running = running_brokers(proc=given.proc)
     if len(running) > 1:
         raise UsageError(f"{_several(running)}: which one?", hint=_one_command_each(running))
-    return Fact(running[0], _named(running[0])) if running else Fact(None, "no broker runs on this host")
+    return Known(running[0], _named(running[0])) if running else Known(None, "no broker runs on this host")
 
 
 def _named(broker: BrokerSettings) -> str:
@@ -165,51 +165,51 @@ def _one_command_each(brokers: Sequence[BrokerSettings]) -> str:
     return "name the log directories of one: " + ", or ".join(" ".join(each.log_dirs) for each in brokers)
 
 
-def _log_dirs(given: Given, broker: Fact[BrokerSettings]) -> Fact[tuple[str, ...]]:
+def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, ...]]:
     if given.log_dirs:
-        return Fact(given.log_dirs, COMMAND_LINE)
+        return Known(given.log_dirs, COMMAND_LINE)
     if broker.value is None:
-        return Fact(None, broker.source)
-    return Fact(broker.value.log_dirs, broker.source)
+        return Known(None, broker.source)
+    return Known(broker.value.log_dirs, broker.source)
 
 
-def _remote(given: Given, broker: Fact[BrokerSettings]) -> Fact[RemoteView]:
+def _remote(given: Given, broker: Known[BrokerSettings]) -> Known[RemoteView]:
     from tiersnap.remote_storage.publish.storage_manager import location_of_broker
 
     if given.remote is not None:
-        return Fact(RemoteView(given.remote, given.layout or "aiven", given.s3), COMMAND_LINE)
+        return Known(RemoteView(given.remote, given.layout or "aiven", given.s3), COMMAND_LINE)
     if broker.value is None:
-        return Fact(None, broker.source)
+        return Known(None, broker.source)
     try:
         found = location_of_broker(broker.value)
     except ValueError as error:
-        return Fact(None, f"{broker.source}: {error}")
+        return Known(None, f"{broker.source}: {error}")
     s3 = replace(
         given.s3,
         endpoint_url=given.s3.endpoint_url or found.endpoint_url,
         region=given.s3.region or found.region,
         path_style=given.s3.path_style or found.path_style,
     )
-    return Fact(RemoteView(found.remote, given.layout or found.layout, s3), broker.source)
+    return Known(RemoteView(found.remote, given.layout or found.layout, s3), broker.source)
 
 
-def _cluster(given: Given, broker: Fact[BrokerSettings]) -> Fact[Cluster]:
+def _cluster(given: Given, broker: Known[BrokerSettings]) -> Known[Cluster]:
     from tiersnap.remote_storage.publish.storage_manager import client_words
     from tiersnap.snapshot.log.lock import is_in_use
 
     if given.cluster is not None:
-        return Fact(given.cluster, COMMAND_LINE)
+        return Known(given.cluster, COMMAND_LINE)
     if broker.value is None:
-        return Fact(None, broker.source)
+        return Known(None, broker.source)
     if not broker.value.pid and not any(is_in_use(Path(each)) for each in broker.value.log_dirs):
-        return Fact(None, "the broker does not run")
+        return Known(None, "the broker does not run")
     words = client_words(broker.value.values)
     if not words or "--command-config" in words:
-        return Fact(None, f"{broker.source}: no listener without TLS and SASL")
+        return Known(None, f"{broker.source}: no listener without TLS and SASL")
     try:
-        return Fact(Cluster(words[1], {}), broker.source)
+        return Known(Cluster(words[1], {}), broker.source)
     except MissingExtraError as error:
-        return Fact(None, error.message)
+        return Known(None, error.message)
 
 
 def _shown(value: tuple[str, ...] | RemoteView | Cluster) -> str:

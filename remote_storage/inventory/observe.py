@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,7 @@ class Observe:
     known_to_brokers: Mapping[str, Container[str]] | None = None
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
+    of_brokers: Collection[str] | None = None  # the only ids of brokers' segments that count; None for all
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
@@ -66,7 +67,7 @@ class Observe:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
         found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
-        found = replace(found, segments=tuple(each for each in found.segments if each.segment_id not in self.wrong))
+        found = found.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)

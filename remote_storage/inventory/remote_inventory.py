@@ -9,7 +9,7 @@ and those that were last written at another time than right behind theirs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -62,6 +62,17 @@ class RemoteInventory:
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
         whole = {copy.segment_id for copy in self.segments}
         return tuple(each for each in everything if _finished_without(each) in whole)
+
+    def counted(self, wrong: Collection[str], of_brokers: Collection[str] | None) -> RemoteInventory:
+        """Return the inventory without complete segments that count as missing.
+
+        Args:
+            wrong: their ids.
+            of_brokers: the only ids that count of segments without a claim of ours; None for all.
+        """
+        right = (each for each in self.segments if each.segment_id not in wrong)
+        kept = (each for each in right if each.claim or of_brokers is None or each.segment_id in of_brokers)
+        return replace(self, segments=tuple(kept))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
         """Return what somebody else is copying now: young objects that nobody reads and no claim names.

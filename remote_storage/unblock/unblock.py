@@ -21,6 +21,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
@@ -152,6 +153,12 @@ class Unblock:
         """Partitions that are stuck for want of something, and not because a copy hangs."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
+    def _complete(self) -> frozenset[str]:
+        """Return the ids of the complete segments of the stuck partitions."""
+        partitions = [each.stuck.partition for each in self._lacking().values()]
+        listed = (list_remote_partition(self.host.location, each) for each in partitions)
+        return frozenset(each.segment_id for found in listed for each in found.segments)
+
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
         """Read what earlier attempts, of brokers and ours, left of the stuck partitions; compare it with the logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
@@ -194,8 +201,10 @@ class Unblock:
         return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
+        # Copy tasks begin attempts all the time: one that is complete only later was not read, and counts as missing.
+        complete = self._complete()
         attempts = self._read_first(reader)
-        host = replace(self.host, wrong=frozenset(attempts.wrong))
+        host = replace(self.host, wrong=frozenset(attempts.wrong), of_brokers=complete | attempts.right)
         tiered = self._tier(host)
         lacking = self._lacking().values()
         finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]

@@ -85,6 +85,7 @@ class HostTier:
     known_to_brokers: Mapping[str, Container[str]] | None = None
     # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
     wrong: frozenset[str] = frozenset()
+    of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
     asks_forgotten: bool = False  # look which producers a replica has forgotten
     apply: bool = False  # write to remote storage; without it the verdicts say what would be
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
@@ -114,7 +115,14 @@ class HostTier:
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
-        observe = Observe(self.location, refuses_plaintext, self.known_to_brokers, unbelieved=wrong, wrong=wrong)
+        observe = Observe(
+            self.location,
+            refuses_plaintext,
+            self.known_to_brokers,
+            unbelieved=wrong,
+            wrong=wrong,
+            of_brokers=self.of_brokers,
+        )
         lister = RemoteLister(observe, wants_start=True)
         sink = None
         if self.apply:
@@ -210,7 +218,14 @@ class HostTier:
         ]
         name, cluster_id = name_of(partition), listing.cluster_id
         for event in tier_partition(
-            self.location, name, planned, self.tierer, cluster_id=cluster_id, known=known, replaced=self.wrong
+            self.location,
+            name,
+            planned,
+            self.tierer,
+            cluster_id=cluster_id,
+            known=known,
+            replaced=self.wrong,
+            of_brokers=self.of_brokers,
         ):
             done.events.append(event)
             if event.error is not None:

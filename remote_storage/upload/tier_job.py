@@ -55,6 +55,7 @@ class TierJob:
 
     Attributes:
         replaced: ids of wrong segments that `mend` or `unblock` replaces: no attempt deletes them.
+        of_brokers: the only ids of brokers' segments that count; None for all.
     """
 
     location: RemoteLocation
@@ -62,6 +63,7 @@ class TierJob:
     tierer: Tierer
     known: KnownManifests | None = None
     replaced: frozenset[str] = frozenset()
+    of_brokers: frozenset[str] | None = None
 
     @property
     def store(self) -> ObjectStore:
@@ -78,10 +80,11 @@ class TierJob:
         In the place of a wrong segment none of ours counts that its claim does not call finished: nobody may have
         looked at what an earlier attempt left.
         """
+        found = found.counted(self.replaced, self.of_brokers)
         if not self.replaced:
             return found
         finished = (each for each in found.segments if each.claim is None or each.claim.was_finished(each.segment_id))
-        return replace(found, segments=tuple(each for each in finished if each.segment_id not in self.replaced))
+        return replace(found, segments=tuple(finished))
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""

@@ -53,6 +53,7 @@ def tier_partition(
     cluster_id: str | None = None,
     known: KnownManifests | None = None,
     replaced: frozenset[str] = frozenset(),
+    of_brokers: frozenset[str] | None = None,
 ) -> Iterator[CopyEvent]:
     """Copy the READY segments of a partition, given in ascending order; events as things happen.
 
@@ -62,13 +63,13 @@ def tier_partition(
     Args:
         cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
         known: manifests that were read before; None where nobody did.
-        replaced: see TierJob.
+        replaced, of_brokers: see TierJob.
     """
     planned = tuple(segments)
     if not planned:
         return
     known = known or KnownManifests(location.store, partition)
-    job = TierJob(location, partition, tierer, known, replaced)
+    job = TierJob(location, partition, tierer, known, replaced, of_brokers)
     try:
         if cluster_id is not None:
             put_cluster_id(job.store, partition, cluster_id)

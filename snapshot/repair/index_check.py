@@ -86,8 +86,8 @@ class IndexCheck:
         self._found_aborted = found.transaction_index
         self._aborted = _Aborted(_NONE_OPEN if open_transactions is None else open_transactions)
         # Where nobody knows what was open the file is asked, and what follows from its word must be all that it says.
-        claims = _NONE_OPEN if open_transactions is not None else _claims(found.transaction_index, base_offset)
-        self._claimed = _Aborted(claims) if claims.size else None
+        claims = None if open_transactions is not None else _claims(found.transaction_index, base_offset)
+        self._claimed = None if claims is None else _Aborted(claims)
 
     def update(self, piece: memoryview) -> None:
         """Go on with the next bytes of the segment; `piece` is not kept.
@@ -214,15 +214,15 @@ class _Aborted:
         return np.concatenate(self._parts)
 
 
-def _claims(found: bytes | None, base_offset: int) -> np.ndarray:
-    """Transactions (ONGOING_TXN_DTYPE) that a file says were open at `base_offset`, none where it cannot be right."""
+def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
+    """Return the transactions (ONGOING_TXN_DTYPE) that a file says were open at `base_offset`; None if it is wrong."""
     try:
         entries = transaction_index.decode(found or b"", base_offset=base_offset)
     except CorruptIndexError:
-        return _NONE_OPEN
+        return None
     older = entries[entries["first_offset"] < base_offset]
     if np.unique(older["producer_id"]).size != older.size or (older["first_offset"] < 0).any():
-        return _NONE_OPEN
+        return None
     claims = np.empty(older.size, transaction_index.ONGOING_TXN_DTYPE)
     for name in claims.dtype.names or ():
         claims[name] = older[name]

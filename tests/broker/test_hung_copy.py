@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,18 @@ from confluent_kafka.admin import NewTopic
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.flaky_tier import FlakyTier
 from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
-from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client, create_topic
 from tests.broker.harness.unblocking import unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import Workload, write_segments
-from tests.broker.oracle.java import compiled
 from tests.reference.command import tiersnap
 
 pytestmark = pytest.mark.broker
 
-SOURCE = Path(__file__).parent / "harness" / "HungStorage.java"
 ONE = Workload(idempotent=1, transactional=0, early=0)
 FIRST, SECOND = 1, 2
 RELEASES = [
@@ -37,26 +35,6 @@ RELEASES = [
     for version in ("3.9.1", "4.1.1", "4.4.0")
     for is_soft in (True, False)
 ]
-
-
-@dataclass(frozen=True)
-class HungTier(LocalTier):
-    """A LocalTieredStorage whose copies hang while `flags` has the file `hang`; see HungStorage."""
-
-    version: str = ""
-
-    @property
-    def flags(self) -> Path:
-        return self.directory.parent / "flags"
-
-    def broker_settings(self) -> dict[str, str]:
-        self.flags.mkdir(exist_ok=True)
-        return {
-            **super().broker_settings(),
-            "remote.log.storage.manager.class.name": "HungStorage",
-            "remote.log.storage.manager.class.path": f"{compiled(SOURCE, self.version)}/",
-            "rsm.config.hung": str(self.flags),
-        }
 
 
 def doctor(broker: Broker, *words: str) -> tuple[int, dict]:
@@ -81,7 +59,7 @@ def closed(broker: Broker) -> tuple[int, ...]:
 def test_a_copy_that_hangs_is_named_by_one_doctor_and_freed(
     version: str, is_soft: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tier = HungTier(tmp_path / "tier", version=version)
+    tier = FlakyTier(tmp_path / "tier", version=version)
     disks = kraft_disks(tmp_path / "disks", version)
     with Broker(disks, version, tier=tier) as broker:
         create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
@@ -132,7 +110,7 @@ def create_led_by_second(first: Broker) -> None:
 @pytest.mark.kafka(CURRENT_VERSION)
 def test_a_leader_that_dies_while_it_copies_raises_no_alarm(tmp_path: Path) -> None:
     version = CURRENT_VERSION
-    tier = HungTier(tmp_path / "tier", version=version)
+    tier = FlakyTier(tmp_path / "tier", version=version)
     with Broker(kraft_disks(tmp_path / "first", version), version, tier=tier) as first:
         second = FurtherBroker(broker_disks(tmp_path / "second", version, SECOND), version, SECOND, first, tier)
         with second:

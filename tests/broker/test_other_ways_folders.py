@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +63,15 @@ def folders(disks: Disks, suffix: str) -> list[Path]:
     return [path for log_dir in disks.log_dirs for path in log_dir.glob(f"*-{suffix}")]
 
 
+def topic_id_in(disks: Disks, topic: str) -> str:
+    """The id in the partition's `partition.metadata`, "" without one."""
+    for log_dir in disks.log_dirs:
+        path = log_dir / f"{topic}-0" / "partition.metadata"
+        if path.exists():
+            return path.read_text().rpartition(" ")[2].strip()
+    return ""
+
+
 @pytest.fixture
 def disks(tmp_path: Path) -> Disks:
     """Two log directories: a live topic, a compacted one, and one each half moved, stray and deleted."""
@@ -87,7 +95,9 @@ def disks(tmp_path: Path) -> Disks:
     with Broker(disks, CURRENT_VERSION, settings=SETTINGS) as broker:
         wait_for_leader(broker, TOPIC)
         wait_until(lambda: folders(disks, "stray"), "the folder with a foreign topic id is put aside")
-        time.sleep(0.5)
+        wait_until(lambda: topic_id_in(disks, "lost") not in ("", OTHER_TOPIC_ID), "the broker made it anew, empty")
+        for topic in ("moved", "lost", "compacted"):
+            wait_for_leader(broker, topic)
     return disks
 
 

@@ -354,6 +354,14 @@ def local_retention(at: Path) -> Iterator[Site]:
     yield site(at, folder.parent)
 
 
+@situation("unknown log start")
+def unknown_log_start(at: Path) -> Iterator[Site]:
+    """The same, and no checkpoint says where the log begins"""
+    with SITUATIONS["local retention"](at) as found:
+        (found.log_dirs[0] / "log-start-offset-checkpoint").unlink()
+        yield found
+
+
 @situation("rebuilt replica")
 def rebuilt_replica(at: Path) -> Iterator[Site]:
     """A replica that began with the tier's end, and knows no producer from before"""

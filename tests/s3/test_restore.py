@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.broker.harness.waiting import wait_until
 from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content
 from tests.reference.stored_snapshots import put_snapshot
@@ -115,16 +115,12 @@ def test_a_process_killed_while_it_fetches_goes_on_where_it_was(proxy, tiered, d
     stalled = proxy.when(lambda method, path: is_log(method, path) and where in path, "stall", seconds=20)
     command = [sys.executable, "-m", "tests.reference.tiersnap", *map(str, words(tiered, disk, proxy.url))]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        for _ in range(600):
-            if stalled.hits:
-                break
-            time.sleep(0.05)
-        time.sleep(0.5)  # the other segment arrives meanwhile
-        process.kill()
-    assert stalled.hits
-    (unfinished,) = disk.glob("tiersnap-restore.*")
-    other = f"{695:020d}.log" if where == f"{0:020d}" else f"{0:020d}.log"
-    assert (unfinished / other).exists()
+        other = f"{695:020d}.log" if where == f"{0:020d}" else f"{0:020d}.log"
+        try:
+            arrived = lambda: stalled.hits and list(disk.glob(f"tiersnap-restore.*/{other}"))  # noqa: E731
+            wait_until(arrived, "one segment has arrived, and the other has not", every=0.05)
+        finally:
+            process.kill()
     assert not (disk / "tv2-0").exists()
     proxy.rules.clear()
     proxy.requests.clear()

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.broker.harness.meanwhile import after_the_first
 from tests.protocol import commands
 from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, END, PARTITION, template
@@ -18,6 +19,7 @@ from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.unblock import unblock
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
@@ -53,9 +55,14 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
     world.cluster.create(PARTITION, end=20, settings={"retention.ms": "-1"})
     with installed(world, 1):
         world.advance(10_000)
-        (copied,) = tier(template(BASES) / "orders-0", world.store, bases={5})
-        world.cluster.append(SegmentRecord(replace(copied, broker_id=1, state=SegmentState.COPY_SEGMENT_STARTED)))
-        yield Stuck(world, copied.id.segment_id)
+        yield Stuck(world, attempt_of_broker(world))
+
+
+def attempt_of_broker(world: World) -> str:
+    """Write all objects of the segment at 5 and the record that its copy began; return its id."""
+    (copied,) = tier(template(BASES) / "orders-0", world.store, bases={5})
+    world.cluster.append(SegmentRecord(replace(copied, broker_id=1, state=SegmentState.COPY_SEGMENT_STARTED)))
+    return copied.id.segment_id
 
 
 def test_unblock_finishes_an_attempt_that_equals_the_log(stuck: Stuck) -> None:
@@ -86,6 +93,18 @@ def test_unblock_uploads_a_segment_again_when_its_attempt_is_wrong(
     assert stuck.world.readable() == {*range(END)}
     after = {key: stored.data for key, stored in stuck.world.store.objects.items() if stuck.attempt in key}
     assert after == before
+
+
+def test_unblock_uploads_a_segment_that_a_broker_began_again_after_the_comparison(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unread attempt counted as the segment, so it was not uploaded, and nothing behind it could be published."""
+    stuck.change(".log", LOG[-40:], bytes(40))
+    begun: list[str] = []
+    after_the_first(monkeypatch, unblock, "compare_attempts", lambda: begun.append(attempt_of_broker(stuck.world)))
+    assert stuck.run("unblock") is ExitCode.OK, stuck.world.story()
+    assert len(begun) == 1 and not stuck.finished & {stuck.attempt, *begun}
+    assert stuck.world.readable() == {*range(END)}
 
 
 def test_publish_finishes_no_attempt_of_a_broker(stuck: Stuck) -> None:

@@ -29,7 +29,7 @@ SIGNATURES = {
     "read_snapshot": "path",
     "repair": "filesystem partition * options= apply= check_crc= begins= topic_ids=",
     "run": "spark settings * store= cluster= talk=",
-    "tier_partition": "location partition segments tierer * cluster_id= known= replaced=",
+    "tier_partition": "location partition segments tierer * cluster_id= known= replaced= of_brokers=",
     "write_snapshot": "path entries * replace=",
 }
 _IMPORTED = """

@@ -313,6 +313,7 @@ def test_a_segment_without_aborted_transactions_has_no_transaction_index() -> No
         (txn_index((1, 10, 12, 5), (2, 5, 13, 14)), True),  # 2 began before the log, and was open at the first marker
         (txn_index((1, 10, 12, 13), (2, 5, 13, 14)), False),  # then it holds the last stable offset there
         (txn_index((1, 10, 12, 3), (2, 5, 13, 3)), True),  # 3 was open then, and committed
+        (txn_index((1, 10, 12, 5)), True),  # a transaction without a marker here was open: readers must look further
         (txn_index((1, 4, 12, 13)), True),  # 1 may have begun before
         (txn_index((1, 10, 12, 13), (3, 5, 14, 15)), False),  # 3 committed
         (txn_index((1, 10, 12, 13), (4, 5, 13, 14)), False),  # no marker of 4 there

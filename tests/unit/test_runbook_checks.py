@@ -30,6 +30,7 @@ OF_HOSTS = {
     "Forgotten producers": "forgetful replica",
     "A wrong snapshot": "suspect snapshot",
     "A log that begins in remote storage": "local retention",
+    "A log start that is unknown": "unknown log start",
     "An open transaction": "hanging transaction",
     "A damaged log": "damaged segment",
     "A file in the way": "garbled checkpoint",
@@ -45,11 +46,10 @@ OF_CLUSTERS = {
     "A remote location that brokers do not read": "wrong place",
     "A lost disk": "published",
 }
-# Their trouble needs a kill, another user or another release; their verification is typed all the same.
+# Their trouble needs a kill or another user; their verification is typed all the same.
 NOT_PLAYED = {
     "A topic with the settings of `unblock`",
     "A file that you may not read",
-    "A log start that is unknown",
 }
 # The copy ends on a real broker alone: tests/broker/test_hung_copy.py.
 ENDS_ELSEWHERE = "A copy that hangs"

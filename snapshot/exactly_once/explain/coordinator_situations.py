@@ -9,7 +9,7 @@ The transactional id of the examples has producer id 10 in epoch 7, and had epoc
 
 from __future__ import annotations
 
-from tiersnap.snapshot.exactly_once.explain.situations import Ask, Situation, SituationAnswer, situations
+from tiersnap.snapshot.exactly_once.explain.situations import Ask, ExplainedCase, SituationAnswer, situations
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     TWO_PHASE_TIMEOUT_MS,
@@ -141,7 +141,7 @@ def _expire(_era: CoordinatorEra) -> SituationAnswer:
     return SituationAnswer(Answer.NONE, "forgets the transactional id" if is_gone else "keeps it")
 
 
-OF_COORDINATORS: tuple[Situation[CoordinatorEra], ...] = (
+OF_COORDINATORS: tuple[ExplainedCase[CoordinatorEra], ...] = (
     *situations(
         "InitProducerId",
         _init,
@@ -244,7 +244,7 @@ the transaction is being committed, as after a commit that timed out
  timeout-in-two-phases | 2147483647 | a transaction in two phases is open for 30 days
 """,
     ),
-    Situation(
+    ExplainedCase(
         "expiration",
         "(by the clock)",
         "nothing was heard of a transactional id for transactional.id.expiration.ms",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tiersnap.snapshot.exactly_once.explain.clients import of_abort, of_application, of_coordinator, of_produce
 from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COORDINATORS
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
-from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedRow, Situation, runs
+from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedCase, ExplainedRow, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
@@ -19,7 +19,7 @@ from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra, R
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
 
-SITUATIONS: tuple[Situation[BrokerEra] | Situation[CoordinatorEra], ...] = (*OF_PARTITIONS, *OF_COORDINATORS)
+SITUATIONS: tuple[ExplainedCase[BrokerEra] | ExplainedCase[CoordinatorEra], ...] = (*OF_PARTITIONS, *OF_COORDINATORS)
 # Follows org.apache.kafka.common.protocol.Errors.
 TABLE = read_table("""
  error                                 | code | exception
@@ -132,7 +132,7 @@ def _of_situation(name: str, release: str | None) -> Iterator[ExplainedRow]:
 
 
 def _answers(
-    who: str, version: int | None, situation: Situation[E], eras: Sequence[E], release: str | None
+    who: str, version: int | None, situation: ExplainedCase[E], eras: Sequence[E], release: str | None
 ) -> Iterator[ExplainedRow]:
     if release is not None:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiersnap.snapshot.exactly_once.explain.situations import Ask, Situation, SituationAnswer, situations
+from tiersnap.snapshot.exactly_once.explain.situations import Ask, ExplainedCase, SituationAnswer, situations
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import AppendOrigin, append, append_marker
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
@@ -76,7 +76,7 @@ def _marker(row: Row) -> Ask[BrokerEra]:
     return ask
 
 
-OF_PARTITIONS: tuple[Situation[BrokerEra], ...] = (
+OF_PARTITIONS: tuple[ExplainedCase[BrokerEra], ...] = (
     *situations(
         "Produce",
         _batch,
@@ -131,7 +131,7 @@ the coordinator is asked, and the transaction of version 2 before is still endin
 the coordinator was asked, and the transaction ended before the append
 """,
     ),
-    Situation(
+    ExplainedCase(
         "older-epoch-of-offsets",
         "Produce",
         "a group coordinator commits offsets in a transaction of a lower epoch",

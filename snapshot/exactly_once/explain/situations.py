@@ -30,7 +30,7 @@ Ask = Callable[[E], SituationAnswer | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Situation(Generic[E]):
+class ExplainedCase(Generic[E]):
     """One situation."""
 
     name: str  # words with hyphens
@@ -39,9 +39,9 @@ class Situation(Generic[E]):
     ask: Ask[E]
 
 
-def situations(request: str, example: Callable[[Row], Ask[E]], table: str) -> tuple[Situation[E], ...]:
+def situations(request: str, example: Callable[[Row], Ask[E]], table: str) -> tuple[ExplainedCase[E], ...]:
     """Return the situations of a request: rows with `name`, `when` and what `example` makes its example of."""
-    return tuple(Situation(row["name"], request, row["when"], example(row)) for row in read_table(table))
+    return tuple(ExplainedCase(row["name"], request, row["when"], example(row)) for row in read_table(table))
 
 
 @dataclass(frozen=True, slots=True)

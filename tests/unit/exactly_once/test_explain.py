@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.models.exception_groups import TABLE as GROU
 
 pytestmark = pytest.mark.unit
 
-# Situation, release, and the answers: of a coordinator first with transaction.version 0 or 1, then with 2.
+# ExplainedCase, release, and the answers: of a coordinator first with transaction.version 0 or 1, then with 2.
 FACTS = [
     ("unknown-producer", "0.11", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
     ("unknown-producer", "2.4.1", "UNKNOWN_PRODUCER_ID"),

@@ -1,7 +1,12 @@
 import java.io.File;
+import java.io.IOException;
 import java.io.InputStream;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.apache.kafka.server.log.remote.storage.LocalTieredStorage;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -10,16 +15,19 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
 /**
- * A LocalTieredStorage whose copies do not return while a file says so: one that finds `hang` in `rsm.config.hung`
- * waits there for `answer`, and ends when it is interrupted if `soft` is there.
+ * A LocalTieredStorage whose copies fail while a file in `rsm.config.flags` says so. One that finds `hang` waits for
+ * `answer`, and ends when it is interrupted if `soft` is there. One that finds `garble` writes all objects, with zeros in
+ * the middle of the log, and throws what no broker cleans up after, as the client of a store may (KAFKA-19981).
  */
-public class HungStorage implements RemoteStorageManager {
+public class FlakyStorage implements RemoteStorageManager {
     private final LocalTieredStorage storage = new LocalTieredStorage();
     private File flags;
+    private Path directory;
 
     @Override
     public void configure(Map<String, ?> configs) {
-        flags = new File((String) configs.get("hung"));
+        flags = new File((String) configs.get("flags"));
+        directory = Path.of((String) configs.get("dir"));
         storage.configure(configs);
     }
 
@@ -36,7 +44,24 @@ public class HungStorage implements RemoteStorageManager {
                 }
             }
         }
-        return storage.copyLogSegmentData(metadata, data);
+        Optional<CustomMetadata> copied = storage.copyLogSegmentData(metadata, data);
+        if (new File(flags, "garble").exists()) {
+            garble(metadata.remoteLogSegmentId().id() + ".log");
+            throw new IllegalStateException("garbled");
+        }
+        return copied;
+    }
+
+    private void garble(String name) throws RemoteStorageException {
+        try (Stream<Path> files = Files.walk(directory)) {
+            Path path = files.filter(each -> each.toString().endsWith(name)).findFirst().orElseThrow();
+            try (RandomAccessFile log = new RandomAccessFile(path.toFile(), "rw")) {
+                log.seek(log.length() / 2);
+                log.write(new byte[4096]);
+            }
+        } catch (IOException failure) {
+            throw new RemoteStorageException(failure);
+        }
     }
 
     @Override
