@@ -13,9 +13,9 @@ import msgspec
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.gate.remote_check import CHECKS
 from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.places import located
-from tiersnap.snapshot.readiness.remote_check import CHECKS
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,

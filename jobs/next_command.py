@@ -14,7 +14,7 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.settings import NOT_SETTINGS, long_options
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.host_commands import HostCommands
+    from tiersnap.snapshot.gate.host_commands import HostCommands
 
 NAMED = (
     *("run", "tier", "repair", "verify", "publish", "simulate"),
@@ -104,7 +104,7 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
 
 def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
     """Return what fills the next steps of a command that tiers from this host itself; `remote` is as it was given."""
-    from tiersnap.snapshot.readiness.host_commands import HostCommands
+    from tiersnap.snapshot.gate.host_commands import HostCommands
 
     options = kept_options(click.get_current_context())
     return HostCommands(log_dirs, again(without={"apply"}), remote, options)
@@ -112,7 +112,7 @@ def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
 
 def host_commands_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> HostCommands:
     """Return what fills the next steps of a command that tiers nothing: `tier` with the options that it has as well."""
-    from tiersnap.snapshot.readiness.host_commands import HostCommands
+    from tiersnap.snapshot.gate.host_commands import HostCommands
 
     options = kept_options(click.get_current_context())
     words = ["tiersnap", "tier", *log_dirs, *options.get("tier", ()), "--remote", remote or "s3://bucket/prefix"]

@@ -33,7 +33,7 @@ from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.stores.paced_store import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, ClusterAnswer
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, ClusterAnswer
 from tiersnap.snapshot.units import format_duration
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.readiness.remote_check import (
+from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
     CheckRequest,
     RemoteCheck,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
     from tiersnap.remote_storage.stores.object_store import ObjectStore
-    from tiersnap.snapshot.readiness.verdict import Verdict
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
@@ -136,7 +136,7 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
     """Say how many segments are left to brokers, and why; nothing where none is."""
-    from tiersnap.snapshot.readiness.verdict import Verdict
+    from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.upload.tier_partition import tier_partition
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.producer_snapshots import read_snapshot, write_snapshot
-    from tiersnap.snapshot.readiness.verdict import Verdict
     from tiersnap.snapshot.repair.partition import repair
     from tiersnap.snapshot.replay.examine import examine
 
@@ -46,7 +46,7 @@ __all__ = [
 _MODULES = {
     "KafkaSegmentDataSource": "tiersnap.jobs.pipeline.source",
     "RunSettings": "tiersnap.jobs.pipeline.before_spark",
-    "Verdict": "tiersnap.snapshot.readiness.judge",
+    "Verdict": "tiersnap.snapshot.gate.judge",
     "examine": "tiersnap.snapshot.replay.examine",
     "open_log_dir": "tiersnap.snapshot.log.log_dir",
     "open_store": "tiersnap.remote_storage.stores.open_store",

@@ -153,9 +153,9 @@ def doctor(
     """
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
+    from tiersnap.snapshot.gate.exit_code import exit_code_of_all
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
-    from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 
     if situation.is_empty:
         situation.log_dirs.require("log directories")
@@ -339,7 +339,7 @@ def _running(host: Host) -> Iterator[str]:
 
 
 def _blocks(host: Host) -> Iterator[str]:
-    from tiersnap.snapshot.readiness.verdict import Verdict
+    from tiersnap.snapshot.gate.verdict import Verdict
 
     for verdict, number in host.blocked.most_common():
         yield f"{count_of(number, 'segment')}: {verdict}"

@@ -16,7 +16,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:

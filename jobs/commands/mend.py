@@ -30,7 +30,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.readiness.remote_check import CheckDepth
+from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation

@@ -21,9 +21,9 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
@@ -167,7 +167,7 @@ def report(
 
     from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
-    from tiersnap.snapshot.readiness.copy_task import BesideBrokers
+    from tiersnap.snapshot.gate.copy_task import BesideBrokers
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise

@@ -29,7 +29,7 @@ from tiersnap.jobs.sentences import (
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.units import count_of
 
@@ -254,7 +254,7 @@ def run(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.readiness.exit_codes import may_be_tiered, next_steps
+    from tiersnap.snapshot.gate.exit_code import may_be_tiered, next_steps
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts
@@ -321,7 +321,7 @@ def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
     if outcome.is_unread:
         return ExitCode.PARTIAL
-    from tiersnap.snapshot.readiness.exit_codes import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
 
     code = exit_code_of(outcome.verdicts, apply=settings.apply)
     return code or (ExitCode.GATE_REFUSED if outcome.forgetful_count else ExitCode.OK)

@@ -20,15 +20,15 @@ from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.host_commands import HostCommands
+    from tiersnap.snapshot.host.scanned import Scanned, ScanTotals
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
-    from tiersnap.snapshot.readiness.host_commands import HostCommands
-    from tiersnap.snapshot.readiness.scanned import Scanned, ScanTotals
     from tiersnap.snapshot.report.of_scan import ScanPage
 
 # Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
@@ -130,11 +130,11 @@ def scan(
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
     index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
     """
+    from tiersnap.snapshot.host.scanned import Scanner, ScanTotals
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import located
     from tiersnap.snapshot.log.selection import count, findings_of, open_log_dirs, selected_of
     from tiersnap.snapshot.log.stray_partitions import stray_partitions
-    from tiersnap.snapshot.readiness.scanned import Scanner, ScanTotals
 
     checks = read_checks(checks_file, is_shown=report is not None)
     opened = with_stated(open_log_dirs(log_dirs), log_starts)

@@ -259,7 +259,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 
 
 def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool) -> None:
-    from tiersnap.snapshot.readiness.exit_codes import next_steps
+    from tiersnap.snapshot.gate.exit_code import next_steps
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     output.warn(*of_unlocated(done.unlocated, remote=False))

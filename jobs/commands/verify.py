@@ -26,9 +26,9 @@ from tiersnap.jobs.remote_checks import (
 )
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, refused_if, with_remote
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ def verify(
     if is_of_tier(tier, view, log_dirs, against):
         counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
         return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark)
+    from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
-    from tiersnap.snapshot.readiness.verify import Verification
 
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry

@@ -23,12 +23,12 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
 from tiersnap.snapshot.errors import NotALogDirError, TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.copy_task import CopyTasks
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.log_start import refuse_other, unknown_partition
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import internal_reason, matches_topic
-from tiersnap.snapshot.readiness.copy_task import CopyTasks
 from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tables.schemas import schema_of
 from tiersnap.snapshot.tasks.list_partitions import NOTHING_TOLD, ToldOfPartition

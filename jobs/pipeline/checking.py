@@ -21,8 +21,8 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.readiness.remote_check import CHECKS, RemoteCheck, RemoteVerdict
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.gate.remote_check import CHECKS, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.facts import FactKind

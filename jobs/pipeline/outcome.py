@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo

@@ -35,10 +35,10 @@ from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.gate.copy_task import BesideBrokers
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
-from tiersnap.snapshot.readiness.copy_task import BesideBrokers
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.report.model import with_remote_checks
 from tiersnap.snapshot.report.run_info import RunInfo

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.report.run_info import new_run_id
 

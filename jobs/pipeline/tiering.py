@@ -21,8 +21,8 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.retire.store_leftovers import sweep_store
 from tiersnap.remote_storage.retire.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.selection import matches_topic
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tables.facts import DELTAS, FACT_OFFSET, JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY

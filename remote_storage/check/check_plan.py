@@ -15,7 +15,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.readiness.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.rows import Int32, Rows
 
 _log = logging.getLogger(__name__)

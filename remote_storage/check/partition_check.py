@@ -43,8 +43,8 @@ from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
 """Compares remote segments with the local log, as far as it goes."""

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 
 _log = logging.getLogger(__name__)
 

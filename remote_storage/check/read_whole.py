@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.check.read_first import COMPARED
-from tiersnap.snapshot.readiness.remote_check import CheckDepth
+from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 
 class ReadWhole:

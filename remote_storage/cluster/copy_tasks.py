@@ -21,9 +21,9 @@ from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
 from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
-from tiersnap.snapshot.readiness.copy_task import ClusterAnswer, CopyLag, CopyTasks
 
 _log = logging.getLogger(__name__)
 

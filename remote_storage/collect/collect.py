@@ -18,10 +18,10 @@ from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker, Part, new_name
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.replay.partition_replay import cut_offsets
 from tiersnap.snapshot.replay.segment_runs import fold_segment

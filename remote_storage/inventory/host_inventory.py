@@ -10,12 +10,12 @@ from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import may_begin_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import PlaceDoubt, RemoteListing
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, beginning, is_continued

@@ -1,6 +1,6 @@
 """List what a store holds of one partition: remote segments, what is incomplete, and which of those are ours.
 
-These are facts; snapshot.readiness.coverage says which segments count for a log. It takes two listings and a
+These are facts; snapshot.log.coverage says which segments count for a log. It takes two listings and a
 manifest for each segment, newest first; none for segments wholly below the log that is asked for, and few of those that
 KnownManifests has. Few claims are read: that of the newest segment, since each is finished before the next is claimed,
 and those that were last written at another time than right behind theirs.

@@ -27,12 +27,12 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 _COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
 _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})

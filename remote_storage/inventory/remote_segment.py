@@ -31,7 +31,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
-from tiersnap.snapshot.readiness.coverage import CopyFacts
+from tiersnap.snapshot.log.coverage import CopyFacts
 from tiersnap.snapshot.units import count_of
 
 _LARGEST_EPOCHS = 1 << 20

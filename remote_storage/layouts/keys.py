@@ -56,7 +56,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.readiness.remote_check import CheckDepth
+from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.readiness.remote_check import RemoteVerdict
+from tiersnap.snapshot.gate.remote_check import RemoteVerdict
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from tiersnap.remote_storage.stores.small_object import read_decoded
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from tiersnap.remote_storage.restore.install_plan import (
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TiersnapError, UsageError
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, selected
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start

@@ -23,13 +23,13 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, compare
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 

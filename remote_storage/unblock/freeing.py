@@ -11,8 +11,8 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import Readiness
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.judge import Readiness
+from tiersnap.snapshot.gate.verdict import Verdict
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})

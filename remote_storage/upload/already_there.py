@@ -21,7 +21,7 @@ from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.log.coverage import coverage_of
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 
 _log = logging.getLogger(__name__)

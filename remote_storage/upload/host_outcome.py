@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.exit_code import exit_code_of, exit_code_of_all, may_be_tiered
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all, may_be_tiered
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.remote_listing import CopyEvent
 from tiersnap.snapshot.report.run_info import RunCounts

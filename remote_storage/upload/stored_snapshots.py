@@ -25,9 +25,9 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject, StoredSnapshot
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_par
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
+from tiersnap.snapshot.gate.judge import Readiness
+from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
-from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
-from tiersnap.snapshot.readiness.judge import Readiness
-from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions
 from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister

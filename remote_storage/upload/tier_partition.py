@@ -30,11 +30,11 @@ from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.gate.judge_partition import JudgedSnapshot, SegmentReadiness
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
-from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.replay.remote_listing import CopyEvent
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, Sourc
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.readiness import CopyPlan, SegmentJudgement

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.index_faults import faults_by_size
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
 from tiersnap.snapshot.log.log_start import begins_below, why_unknown
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import has_leader_epoch, lost_epochs
 

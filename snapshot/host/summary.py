@@ -11,19 +11,19 @@ from pathlib import Path
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import BLOCK, MountedDisk, deleted_bytes, disk_of, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
+from tiersnap.snapshot.host.scanned import Inventory
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.log.stray_partitions import stray_partitions
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
-from tiersnap.snapshot.readiness.host_commands import HostCommands
-from tiersnap.snapshot.readiness.scanned import Inventory
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.

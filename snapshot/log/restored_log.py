@@ -22,6 +22,7 @@ import numpy as np
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
@@ -31,7 +32,6 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_replay import replay_partition
 from tiersnap.snapshot.replay.producer_fold import NONE
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"

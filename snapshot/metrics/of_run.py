@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.verdict import WAITING, Verdict
+from tiersnap.snapshot.host.scanned import Scanned
 from tiersnap.snapshot.metrics.prometheus_text import HELP, Sample
-from tiersnap.snapshot.readiness.scanned import Scanned
-from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.model import Count, Report
 
 # The run came to its end and knows what it says; what it found may be bad.

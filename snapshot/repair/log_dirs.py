@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
 from tiersnap.snapshot.host.disk import on_disk
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.other_files import FileRepair, PlannedFile
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into

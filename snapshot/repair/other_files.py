@@ -23,12 +23,12 @@ import numpy as np
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.gate.judge_partition import open_at
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import may_begin_below
 from tiersnap.snapshot.log.rebuilt_epochs import epochs_of_batches
 from tiersnap.snapshot.log.windows import open_windows, pieces
-from tiersnap.snapshot.readiness.judge_partition import open_at
 from tiersnap.snapshot.repair.files import beside_log
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
 from tiersnap.snapshot.repair.repair_action import RepairAction

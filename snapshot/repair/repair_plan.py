@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
@@ -26,7 +27,6 @@ from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

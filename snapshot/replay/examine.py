@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
+from tiersnap.snapshot.gate.judge import Readiness, judge
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order, faults_by_size
@@ -14,9 +18,6 @@ from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_ST
 from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
-from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.judge import Readiness, judge
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
@@ -31,7 +32,6 @@ from tiersnap.snapshot.replay.partition_state import (
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, ReadSnapshot
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.producer_fold import NONE, OpenTransactions, ProducerFold, from_entries
 from tiersnap.snapshot.replay.replay_start import CopyState, StartState
@@ -25,7 +26,6 @@ from tiersnap.snapshot.replay.snapshot_comparison import (
     compare,
     found_at,
 )
-from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

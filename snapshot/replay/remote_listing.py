@@ -15,14 +15,14 @@ import numpy as np
 
 from tiersnap.snapshot.errors import RecordedError, TiersnapError, UnknownStateError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.trusted import Provenance
+from tiersnap.snapshot.log.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
-from tiersnap.snapshot.readiness.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.rows import Int32
 
 

@@ -24,6 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import (
     DELTA_DTYPE,
@@ -34,7 +35,6 @@ from tiersnap.snapshot.replay.producer_fold import (
     to_entries,
 )
 from tiersnap.snapshot.replay.snapshot_comparison import compare
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.units import count_of
 
 ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"

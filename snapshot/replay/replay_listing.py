@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order
 from tiersnap.snapshot.log.log_dir import Partition, Segment
@@ -32,7 +33,6 @@ from tiersnap.snapshot.replay.replay_start import (
 from tiersnap.snapshot.replay.segment_runs import DecodeSource
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, StoredSnapshot
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.window_start import WindowStart
 
 MOST_OPEN_TRANSACTIONS = 2_000

@@ -14,13 +14,13 @@ from typing import Protocol
 from tiersnap.snapshot.context_pool import ContextPool
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 from tiersnap.snapshot.replay.partition_replay import may_be_stored
 from tiersnap.snapshot.replay.partition_state import Boundary
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from itertools import chain
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
@@ -39,7 +40,6 @@ from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, Pro
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import WindowDecode, fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, found_at
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.readiness.verdict import SEVERITY
+from tiersnap.snapshot.gate.verdict import SEVERITY
 from tiersnap.snapshot.tables.readiness import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from tiersnap.snapshot.readiness.verdict import RANK, WAITING, Verdict
+from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.files import read_json
 from tiersnap.snapshot.report.model import Report
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.report.run_info import Size
 
 if TYPE_CHECKING:

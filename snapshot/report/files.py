@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
+from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER
 from tiersnap.snapshot.json_decoder import decoder
-from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER
 from tiersnap.snapshot.report.model import Count, PagePartition, Report, ReportHead, TopicReport
 from tiersnap.snapshot.units import escaped
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.json_decoder import decoder
-from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
     NO_FILE,

@@ -19,7 +19,7 @@ from operator import itemgetter
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tiersnap.snapshot.readiness.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
+from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side

@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.readiness.verdict import WAITING, Verdict
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.model import (
     Count,

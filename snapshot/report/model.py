@@ -22,7 +22,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from tiersnap.snapshot.readiness.verdict import (
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
     LEVEL,
     NEVER_TIERED,
@@ -31,7 +32,6 @@ from tiersnap.snapshot.readiness.verdict import (
     Verdict,
     worst,
 )
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked

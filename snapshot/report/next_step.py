@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tiersnap.snapshot.readiness.host_commands import OF_PLACE
+from tiersnap.snapshot.gate.host_commands import OF_PLACE
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")

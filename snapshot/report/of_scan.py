@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.scanned import Scanned
+from tiersnap.snapshot.host.scanned import Scanned
 from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, ForgetfulReplica, NewestSnapshot
 from tiersnap.snapshot.report.model import with_remote_checks
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from tiersnap.snapshot.readiness.verdict import SEVERITY, WAITING, Verdict
+from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
 from tiersnap.snapshot.report.model import Count, DiskForecast, Forecast, PageBlocker, PagePartition, Totals, totals_of
 from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text

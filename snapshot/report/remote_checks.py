@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.gate.remote_check import NO_LOG, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.json_decoder import decoder
-from tiersnap.snapshot.readiness.remote_check import NO_LOG, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.report.run_info import Size
 from tiersnap.snapshot.units import count_of, human_bytes, utc
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.verdict import MEANING, NEXT_STEP, RANK, SEVERITY, Verdict
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import MEANING, NEXT_STEP, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
 from tiersnap.snapshot.report.model import (
     ClusterTotals,

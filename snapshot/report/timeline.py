@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.readiness.verdict import RANK, SEVERITY
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import RANK, SEVERITY
 from tiersnap.snapshot.report.model import Count, Held, PagePartition, Span
 
 # More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.

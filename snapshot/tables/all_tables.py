@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.remote_check import RemoteCheck
+from tiersnap.snapshot.gate.remote_check import RemoteCheck
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import PARTITIONS

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 from tiersnap.snapshot.rows import Int32
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.readiness.judge_partition import SegmentReadiness
+    from tiersnap.snapshot.gate.judge_partition import SegmentReadiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

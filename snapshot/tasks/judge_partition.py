@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.judge_partition import Policy, SegmentReadiness, open_at
+from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing
 from tiersnap.snapshot.tables.facts import StoredReplay, StoredResults

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tiersnap.snapshot.readiness.remote_check import CHECKS
+from tiersnap.snapshot.gate.remote_check import CHECKS
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
 from tiersnap.snapshot.rows import Int32, Rows
 

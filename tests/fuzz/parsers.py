@@ -37,8 +37,8 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
-from tiersnap.snapshot.readiness.verdict import Verdict
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.model import Count, Sums, totals_of
 from tiersnap.snapshot.report.run_history import RunHead, heads_of, index_of
 

@@ -20,7 +20,7 @@ class Danger(NamedTuple):
 _TRUST, _CARRY = "snapshot/replay/snapshot_comparison.py", "snapshot/replay/partition_state.py"
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
 _EPOCHS = "remote_storage/metadata/segment_metadata.py"
-_ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
+_ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/log/coverage.py"
 _AHEAD = "remote_storage/upload/segments_in_flight.py"
 _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_fold.py"
 

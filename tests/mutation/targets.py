@@ -115,8 +115,8 @@ TARGETS = (
             "test_repair.py",
         ),
     ),
-    Target("snapshot/readiness/judge.py", ("test_readiness_gate.py",)),
-    Target("snapshot/readiness/coverage.py", ("test_coverage.py",)),
+    Target("snapshot/gate/judge.py", ("test_readiness_gate.py",)),
+    Target("snapshot/log/coverage.py", ("test_coverage.py",)),
     Target(
         "snapshot/replay/examine.py",
         (

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
-from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.readiness import READINESS

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
 
 _, FINISHED, DELETING, DELETED = SegmentState
 

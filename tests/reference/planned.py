@@ -14,10 +14,10 @@ from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource, SourceFile
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)

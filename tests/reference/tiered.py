@@ -22,10 +22,10 @@ from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
 from tiersnap.snapshot.replay.remote_listing import CopyEvent
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.tables.remote_log_segments import EVENTS
 
 

@@ -17,10 +17,10 @@ from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSn
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.repair.index_check import FoundIndexes
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 MAX_TIMESTAMP = 1_700_000_000_000

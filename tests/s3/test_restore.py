@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
 
 pytestmark = pytest.mark.s3
 

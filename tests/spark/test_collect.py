@@ -26,9 +26,9 @@ from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.reference.log_builder import data_batch, write_partition
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

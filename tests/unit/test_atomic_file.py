@@ -14,11 +14,11 @@ from tests.reference.log_builder import data_batch, write_partition
 from tiersnap.snapshot.atomic_file import staged, sync_directory, write_atomically
 from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.repair_action import RepairAction
 from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 DATA = b"all of it"

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 
 pytestmark = pytest.mark.unit
 

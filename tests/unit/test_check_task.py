@@ -17,7 +17,7 @@ from tiersnap.jobs.option_types import parse_time
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.readiness.remote_check import CHECKS, CheckDepth, CheckRequest
+from tiersnap.snapshot.gate.remote_check import CHECKS, CheckDepth, CheckRequest
 from tiersnap.snapshot.report.remote_checks import remote_checked
 
 pytestmark = pytest.mark.unit

@@ -40,7 +40,7 @@ from tiersnap.snapshot.errors import (
     SourceNotFoundError,
     UsageError,
 )
-from tiersnap.snapshot.readiness.copy_task import CopyLag
+from tiersnap.snapshot.gate.copy_task import CopyLag
 
 pytestmark = pytest.mark.unit
 

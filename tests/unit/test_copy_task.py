@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, SUSPECT, changed
-from tiersnap.snapshot.readiness.copy_task import (
+from tiersnap.snapshot.gate.copy_task import (
     BesideBrokers,
     BrokerAtWork,
     CopyLag,
@@ -15,12 +15,12 @@ from tiersnap.snapshot.readiness.copy_task import (
     CopyTasks,
     Due,
 )
-from tiersnap.snapshot.readiness.coverage import RemoteCoverage
-from tiersnap.snapshot.readiness.judge import Readiness, judge
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.judge import Readiness, judge
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.log.coverage import RemoteCoverage
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

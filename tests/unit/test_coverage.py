@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.log.leader_epochs import agreed_intervals, joined
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, CopyFacts, RemoteCoverage, coverage_of
 
 pytestmark = pytest.mark.unit
 ENDLESS = 1000

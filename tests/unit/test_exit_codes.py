@@ -25,8 +25,8 @@ from tiersnap.jobs.pipeline.before_spark import discover, run_input
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 

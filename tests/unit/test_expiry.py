@@ -19,9 +19,9 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, mar
 from tests.reference.record_batch import read_segment
 from tests.reference.small_log import tree
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions
 from tiersnap.snapshot.replay.examine import examine

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import CollectedDecode, Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.listed import ListedPartition
 from tiersnap.snapshot.tables.schemas import RUNS, VERSION_KEY

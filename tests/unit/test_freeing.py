@@ -20,8 +20,8 @@ from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishP
 from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
-from tiersnap.snapshot.readiness.judge import Readiness
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.judge import Readiness
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -27,8 +27,8 @@ from tests.reference.recovered import DATA, recovered
 from tests.reference.small_log import file_of, write_small_log
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, changed
 from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
-from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
-from tiersnap.snapshot.readiness.judge import judge
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
+from tiersnap.snapshot.gate.judge import judge
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 pytestmark = pytest.mark.unit

@@ -21,11 +21,11 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.readiness.coverage import CopyFacts, coverage_of
+from tiersnap.snapshot.log.coverage import CopyFacts, coverage_of
 
 pytestmark = pytest.mark.unit
 

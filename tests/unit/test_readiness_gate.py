@@ -12,17 +12,17 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
+from tiersnap.snapshot.gate.judge import Readiness, judge
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.judge import Readiness, judge
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, computed
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

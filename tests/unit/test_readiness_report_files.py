@@ -23,8 +23,8 @@ from tiersnap.jobs.commands.report import (
     topic_row,
 )
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.members import members
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.report.files import CSV_COLUMNS, csv_cell, csv_chunks, json_chunks
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import Disk

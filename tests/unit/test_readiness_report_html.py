@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
-from tiersnap.snapshot.readiness.verdict import MEANING, RANK
+from tiersnap.snapshot.gate.verdict import MEANING, RANK
 from tiersnap.snapshot.report.html_page import PAGES, detail_files, to_html
 from tiersnap.snapshot.report.html_parts import listed_topics, share
 from tiersnap.snapshot.report.model import Report

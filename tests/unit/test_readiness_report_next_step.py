@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.readiness_tables import RUN
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.report.next_step import Place, Step, by_segment, segment_file, steps, text
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.reference.readiness_tables import GIB, RUN, row, segments_of, table
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.html_parts import bar, marks, rectangles
 from tiersnap.snapshot.report.model import Count, PagePartition, Span
 from tiersnap.snapshot.report.summary import summarise

@@ -14,8 +14,8 @@ from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_failures
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.exit_code import exit_code_of_failures
+from tiersnap.snapshot.gate.verdict import Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -24,8 +24,8 @@ from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots, put_manifest
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.snapshot_sink import SnapshotObject
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -7,10 +7,10 @@ import pytest
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteSegmentState
 from tiersnap.snapshot.replay.replay_start import copies_up_to, is_continued, start_state
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -12,9 +12,9 @@ from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.rebuilt_replica import DAY, TieredLog, living, random_tiered_log
 from tiersnap.snapshot.errors import UnknownStateError
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import RemoteState, Vouching, find_state
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -49,8 +49,8 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.readiness.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.replay_start import Beginnings
 

@@ -14,17 +14,17 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_par
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary, Refusal, ReplayState
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
 from tiersnap.snapshot.formats.checkpoints import parse_offsets
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
+from tiersnap.snapshot.gate.trusted import Provenance
 
 pytestmark = pytest.mark.unit
 

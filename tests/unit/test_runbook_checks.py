@@ -17,7 +17,7 @@ from tests.reference.command import tiersnap
 from tests.reference.command_lines import words_of
 from tests.reference.situations import NOW, CannotBeLaidOutError, Site
 from tests.unit.test_runbook import ENTRIES
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit

@@ -14,10 +14,10 @@ from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay import snapshot_comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -48,8 +48,8 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import TIERED
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
-from tiersnap.snapshot.readiness.coverage import coverage_of
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.log.coverage import coverage_of
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ import pytest
 from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_snapshot_comparison import rows
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay.snapshot_comparison import NEVER, Comparison, compare
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, Survey, causes
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
 

@@ -15,8 +15,8 @@ from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.members import members
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 

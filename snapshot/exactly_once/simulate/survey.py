@@ -12,6 +12,7 @@ from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
 from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing, CrossingTransactions, Sightings
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
@@ -21,7 +22,6 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 
 class SnapshotCause(StrEnum):

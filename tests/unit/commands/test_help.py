@@ -29,8 +29,8 @@ from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.snapshot_source import TrustedSnapshot
 from tiersnap.remote_storage.upload.stored_snapshots import put_manifest
+from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance
 from tiersnap.snapshot.tables.facts import PARTITIONS
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.command_lines import parse
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.readiness.host_commands import HostCommands
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 
 pytestmark = pytest.mark.unit
 

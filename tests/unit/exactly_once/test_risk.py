@@ -37,6 +37,7 @@ from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -44,7 +45,6 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

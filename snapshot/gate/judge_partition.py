@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, BrokerAtWork
-from tiersnap.snapshot.readiness.coverage import RemoteCoverage
-from tiersnap.snapshot.readiness.judge import Readiness, judge
-from tiersnap.snapshot.readiness.verdict import Verdict
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, BrokerAtWork
+from tiersnap.snapshot.gate.judge import Readiness, judge
+from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.log.coverage import RemoteCoverage
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, computed
-from tiersnap.snapshot.replay.snapshot_verdict import COMPARED, Provenance, SnapshotVerdict
 
 _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
 

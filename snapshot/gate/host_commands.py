@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 
 _PLACES = re.compile(
     r"tiersnap (?P<name>run|(?:transactions )?[a-z][a-z-]* LOGDIR)(?P<flags>(?: --[a-z][a-z-]*(?: [A-Z]{2,})?)*)"

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, SETTLED, Verdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, SETTLED, Verdict
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
 _LETS_PASS = SETTLED | {

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all, is_refused
+from tiersnap.snapshot.gate.judge import Readiness
+from tiersnap.snapshot.gate.judge_partition import JudgedSnapshot, SegmentReadiness
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import begins_below
-from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
-from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all, is_refused
-from tiersnap.snapshot.readiness.judge import Readiness
-from tiersnap.snapshot.readiness.judge_partition import JudgedSnapshot, SegmentReadiness
-from tiersnap.snapshot.readiness.verdict import Verdict
 from tiersnap.snapshot.repair.repair_plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.snapshot_verdict import Provenance, SnapshotVerdict
 
 if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten

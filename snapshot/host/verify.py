@@ -9,18 +9,18 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
-from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.replay.examine import Examination, examine, lost_epochs
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
-from tiersnap.snapshot.replay.snapshot_verdict import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

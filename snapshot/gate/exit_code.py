@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.findings import exit_code_of as exit_code_of_findings
-from tiersnap.snapshot.readiness.verdict import NEXT_STEP, Verdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
