@@ -19,13 +19,12 @@ from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
     CheckRequest,
     RemoteCheck,
     RemoteVerdict,
-    exit_code_of,
 )
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -277,10 +276,8 @@ def _known(file: Path | None) -> Known:
     return known
 
 
-def tell_tier(
-    output: Output, tally: CheckTally, depth: CheckDepth, view: RemoteView, *, has_local_log: bool
-) -> ExitCode:
-    """Say how much is sound, and what comes next; return the exit code."""
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, view: RemoteView, *, has_local_log: bool) -> None:
+    """Report how much is sound, and the next step."""
     output.talk(tally.sentence(depth))
     if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
         at = shlex.join(view.words)
@@ -290,7 +287,6 @@ def tell_tier(
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
-    return exit_code_of(tally.verdicts)
 
 
 def is_of_tier(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...], against: Path | None) -> bool:

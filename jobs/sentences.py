@@ -12,7 +12,7 @@ from msgspec import Meta
 from tiersnap.jobs.next_command import again, host_commands_of_scan
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -187,11 +187,6 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
         more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)" if len(unlocated) > 1 else ""
         tells = "--remote may tell it, " if remote else ""
         yield f"log start of {name} unknown{more}: {why}: {tells}--log-start {name}=OFFSET states it"
-
-
-def refused_if(unlocated: Mapping[str, str]) -> ExitCode:
-    """Return the exit code of logs whose start is unknown; see of_unlocated."""
-    return ExitCode.GATE_REFUSED if unlocated else ExitCode.OK
 
 
 def with_remote() -> str:

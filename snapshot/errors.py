@@ -132,11 +132,8 @@ def failure(
     """
     if is_transient:
         return TransientError(message, hint=hint or "run the same command again")
-    if error_type in names_of_damage():
-        return CorruptDataError(message, hint=hint or "docs/runbook.md, exit code 5")
-    if error_type in names_of_refusals():
-        return GateError(message, hint=hint or "docs/runbook.md, exit code 4")
-    return UnfinishedError(message, hint=hint or "docs/runbook.md, exit code 6")
+    kind = next((each for each in FAILURES.values() if error_type in names_of(each)), UnfinishedError)
+    return kind(message, hint=hint or "docs/runbook.md, Exit codes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +166,18 @@ class CorruptDataError(TiersnapError):
     exit_code = ExitCode.DATA_CORRUPT
 
 
-def names_of_damage() -> frozenset[str]:
-    """Names of the classes of errors that end with DATA_CORRUPT, of all modules that are imported."""
-    return _names_below(CorruptDataError)
+# By what a table counts them as; see `failure`.
+FAILURES: dict[str, type[TiersnapError]] = {
+    "damaged": CorruptDataError,
+    "refused": GateError,
+    "misconfigured": UsageError,
+}
 
 
-def names_of_refusals() -> frozenset[str]:
-    """Names of the classes of errors that end with GATE_REFUSED, of all modules that are imported."""
-    return _names_below(GateError)
-
-
-def _names_below(kind: type[TiersnapError]) -> frozenset[str]:
-    """Names of the errors of this kind that end with its exit code."""
+def names_of(kind: type[TiersnapError]) -> frozenset[str]:
+    """Return the names of the errors with the exit code of `kind`, of all modules that are imported."""
     found: set[str] = set()
-    unseen = [kind]
+    unseen = [TiersnapError]
     while unseen:
         each = unseen.pop()
         unseen.extend(each.__subclasses__())

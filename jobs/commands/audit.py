@@ -112,6 +112,7 @@ def audit(
     from tiersnap.jobs.pipeline.audit.job import AuditSettings
     from tiersnap.jobs.pipeline.audit.job import audit as audit_headers
     from tiersnap.jobs.pipeline.session import LONG_WORK
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.places import located, places_of
 
     if sources and warehouse is not None:
@@ -130,7 +131,7 @@ def audit(
     summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))
     output.rows(AuditFinding, map(_row, done.rows), summary=summary, findings=done.damage.findings)
     output.talk(*of_damage(done.damage), *_lines(done))
-    return done.exit_code
+    return exit_code_of(done.problems())
 
 
 def _row(finding: Mapping[str, Any]) -> AuditFinding:

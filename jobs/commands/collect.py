@@ -85,6 +85,7 @@ def collect(
     from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.stores.probe import check_conditions
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import (
         Selection,
         count,
@@ -127,7 +128,7 @@ def collect(
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     if len(places) > 1:
         output.talk(f"a run takes them as: {shlex.join(word for place in places for word in ('--source', place))}")
-    return totals.exit_code
+    return exit_code_of(totals.problems())
 
 
 def _row(log_dir: str, done: Collected) -> CollectedPartition:

@@ -14,7 +14,6 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.next_command import text_of
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
-from tiersnap.snapshot.errors import ExitCode
 
 _SOURCES = {ParameterSource.DEFAULT_MAP: "file", ParameterSource.ENVIRONMENT: "environment"}
 
@@ -34,7 +33,7 @@ class Setting:
 @command(Setting)
 @click.argument("commands", nargs=-1)
 @click.pass_context
-def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> int:
+def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> None:
     """Show the settings of COMMANDS (all without any): value, source, and the variable that sets it.
 
     tiersnap config run
@@ -50,7 +49,6 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> int
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
     names = commands or [name for name in known if name != "config"]
     output.rows(Setting, [row for name in names for row in _settings(ctx, name, known[name])])
-    return ExitCode.OK
 
 
 def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Setting]:

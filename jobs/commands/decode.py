@@ -72,6 +72,7 @@ def decode(
     """
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.places import located, places_of
 
     places = places_of(sources), located(warehouse)
@@ -84,7 +85,7 @@ def decode(
         output.talk("nothing was written: give --apply")
     elif not done.segments and not done.stale:
         output.talk("nothing to do: every segment is in the table as it is now")
-    return done.damage.exit_code
+    return exit_code_of(done.damage.kinds)
 
 
 def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:

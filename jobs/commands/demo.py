@@ -12,7 +12,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def demo(output: Output, folder: Path) -> int:
         output.talk("4. The same again on the same session, which finds nothing to do")
         # With a report of its own: the first one says what was done.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
-    if code == ExitCode.OK:
+    if not code:
         first, *_ = read_heads(folder / "report")
         output.talk(f"Before: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
         output.talk(f"After:  {folder / 'report' / 'index.html'}, with what changed")

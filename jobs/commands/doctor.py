@@ -42,11 +42,11 @@ from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Situati
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -152,8 +152,8 @@ def doctor(
     them is tiered. Exits 4 if there is one.
     """
     from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
-    from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+    from tiersnap.remote_storage.stores.probe import probe_store, problems_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
 
@@ -189,12 +189,23 @@ def doctor(
         tell_failures(output, errors)
     else:
         output.document(_result(host, answers, compared, copies, verified, location), errors=errors)
-    found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
-    refused = ExitCode.GATE_REFUSED if copies.hung or is_elsewhere else ExitCode.OK
-    code = found or host.exit_code or refused or exit_code_of(answers) or exit_code_of_all((), unanswered, ExitCode.OK)
+    shown_by_cluster = _problems(compared, copies, location)
+    code = exit_code_of([*host.problems(), *shown_by_cluster, *problems_of(answers), *unanswered])
     was_asked = cluster is not None and hung_after is not None
-    sinks.send(lambda: of_doctor(ExitCode(code), clock(), len(copies.hung) if was_asked else None))
+    sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
     return code
+
+
+def _problems(compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None) -> Iterator[OtherProblem]:
+    """Yield what the cluster and its remote location show."""
+    from tiersnap.snapshot.gate.exit_code import OtherProblem
+
+    if compared is not None and compared.missing.segments:
+        yield OtherProblem.LOST_REMOTE_SEGMENT
+    if copies.hung:
+        yield OtherProblem.HUNG_COPY
+    if location is not None and location.is_contradicted:
+        yield OtherProblem.OTHER_LOCATION
 
 
 def _look(

@@ -14,7 +14,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.dump.files import FileKind
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -62,9 +62,11 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
     from tiersnap.snapshot.dump import render
     from tiersnap.snapshot.dump.contents import Options
     from tiersnap.snapshot.dump.files import identify
+    from tiersnap.snapshot.gate.exit_code import Problem, exit_code_of
 
     options = Options(max_bytes=max_bytes, count=count, check_crc=not no_crc)
-    found, damaged = [identify(file) for file in files], []
+    found = [identify(file) for file in files]
+    damaged: list[Problem] = []
 
     def contents() -> Iterator[Contents]:
         for file in found:
@@ -76,7 +78,7 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
     for text in _texts(output.format, contents(), several=len(found) > 1):
         sys.stdout.buffer.write(text)
     sys.stdout.buffer.flush()
-    return ExitCode.DATA_CORRUPT if damaged else ExitCode.OK
+    return exit_code_of(damaged)
 
 
 def _tell(output: Output, contents: Contents) -> None:

@@ -10,7 +10,7 @@ import click
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import RELEASE
 from tiersnap.jobs.output import Output
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.explain.situations import ExplainedRow
 
 _COLUMNS = (
@@ -33,7 +33,7 @@ class ExplainableName:
 @click.argument("word", metavar="[ERROR|SITUATION]", required=False)
 @click.option("--broker", type=RELEASE, help="Only brokers and coordinators of this release.  [default: all]")
 @click.option("--client", type=RELEASE, help="Only Java clients of this release.  [default: all]")
-def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> int:
+def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> None:
     """Say which situations are answered with an error, what clients of each release do then, and what changed it.
 
     tiersnap explain UNKNOWN_PRODUCER_ID
@@ -49,7 +49,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
 
     if word is None:
         output.rows(ExplainableName, (ExplainableName(*each) for each in names()))
-        return ExitCode.OK
+        return
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(f"{word}: neither an error of producers nor a situation", hint="tiersnap explain lists both")
@@ -64,4 +64,3 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     if not explained.is_answered:
         whose = "no release" if broker is None else f"Kafka {broker}"
         output.talk(f"not modelled as an answer of {whose}")
-    return ExitCode.OK

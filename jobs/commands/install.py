@@ -91,6 +91,7 @@ def install(
     """
     from tiersnap.remote_storage.restore.install import Installation
     from tiersnap.remote_storage.stores.open_store import open_store
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.lock import locked
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
@@ -110,7 +111,7 @@ def install(
     tell_failures(output, job.errors)
     output.talk(*_lines(job, apply=apply))
     output.warn(*job.undone, *job.other_ids)
-    return job.exit_code
+    return exit_code_of(job.problems())
 
 
 def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:

@@ -17,7 +17,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_old_versions
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class MaintainedTable:
 @opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
     output: Output, warehouse: str, vacuum_after: int | None, s3: opt.S3Settings, spark: opt.SparkRequest, apply: bool
-) -> int:
+) -> None:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
     tiersnap maintain tables --warehouse s3://lake/tiersnap
@@ -89,7 +89,6 @@ def maintain_tables(
         output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
-    return ExitCode.OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +161,7 @@ def remove_orphans(
     from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome, find_orphans, remove
     from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import matches_topic
 
     if older_than is None or older_than < STALE_AFTER_MS:
@@ -185,7 +185,7 @@ def remove_orphans(
 
         left = [(str(each.kind), each.size) for each in done.left]
         sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
-    return done.exit_code
+    return exit_code_of(done.errors())
 
 
 def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:

@@ -179,7 +179,7 @@ def _logs(
 
 
 def _told(output: Output, mended: Mended, *, apply: bool) -> int:
-    from tiersnap.remote_storage.mend.mending import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     done, missing, proof = mended.done, mended.missing, mended.proof
@@ -195,7 +195,7 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     if done and not apply:
         tell_unknown_encryption(output, len(unknown))
         output.talk("nothing was put back: give --apply")
-    return exit_code_of(done, mended.failures)
+    return exit_code_of(errors)
 
 
 def _row(each: Mending) -> MendedSegment:

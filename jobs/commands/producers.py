@@ -12,7 +12,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import TIME, once
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
+from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
 from tiersnap.snapshot.units import count_of, format_duration, utc
@@ -82,7 +82,8 @@ def producers(
         open_of_one_cluster,
         partitions_of,
     )
-    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.selection import Selection, count, findings_of
 
     opened, selection = open_of_one_cluster(log_dirs, log_starts), Selection(topic, number=partition)
@@ -107,7 +108,7 @@ def producers(
             f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
             "none lists them"
         )
-    return exit_code_of(listing.findings) or refused_if(listing.unlocated)
+    return exit_code_of([*listing.findings, *(Verdict.UNKNOWN_LOG_START for _ in listing.unlocated)])
 
 
 def _listed(partition: Partition, entry: np.void) -> ListedProducer:

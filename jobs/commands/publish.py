@@ -186,6 +186,7 @@ def publish(
     from tiersnap.remote_storage.check.local_log import logs_of_replicas
     from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, matches_topic
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -206,14 +207,14 @@ def publish(
         PublishedPartition,
         [_row(plan, metadata_topic) for plan in done.plans],
         summary=PublishSummary(len(finished), done.records, *told),
-        errors=[*(error for plan in done.plans for error in plan.errors), *done.doubts],
+        errors=done.errors,
     )
     tell_place(output, done.proof)
     for doubt in done.doubts:
         output.warn(doubt.message, f"  {doubt.hint}")
     output.warn(*_refusals(done.plans))
     output.talk(*_next_steps(done.plans, apply=apply))
-    return done.exit_code
+    return exit_code_of(done.errors)
 
 
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:

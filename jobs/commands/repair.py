@@ -107,6 +107,7 @@ def repair(
     """
     from tiersnap.jobs.known_topic_ids import KnownTopicIds
     from tiersnap.jobs.text_files import read_topic_ids
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.hands_off import refuse_log_dir
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
@@ -153,7 +154,7 @@ def repair(
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
     output.talk(*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone)
-    return job.exit_code
+    return exit_code_of(job.problems())
 
 
 def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:

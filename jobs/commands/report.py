@@ -17,7 +17,6 @@ from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
@@ -154,7 +153,7 @@ def report(
     folder: Path | None,
     replace: bool,
     broker_expiry: BrokerExpiry,
-) -> int:
+) -> None:
     """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
     tiersnap report --warehouse s3://lake/tiersnap
@@ -200,7 +199,6 @@ def report(
         summary = dataclasses.replace(with_remote_checks(summary, remote_checks(warehouse)), forgetful=forgetful)
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
-    return ExitCode.OK
 
 
 def _show_topics(output: Output, report: Report, members: ReportSummary | None, *, by_partition: bool) -> None:

@@ -18,7 +18,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -146,6 +146,7 @@ def restore(
     from tiersnap.remote_storage.restore.target import open_target
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.stores.paced_store import paced
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.lock import locked
 
     store = paced(open_store(remote, s3, writes=False), rate)
@@ -160,12 +161,12 @@ def restore(
         plans = plan_topic(store, target, found, asked, published)
     if not apply:
         _show_plans(output, plans, segments=segments)
-        return ExitCode.OK
+        return exit_code_of(())
     with locked(target.path), Progress(output, "restoring", len(plans)) as progress:
         make_room(target, plans)
         done = carry_out(store, target, progress.watch_done(plans), begin=partial(_tell_plan, output), talk=output.talk)
     _show_restored(output, done, segments=segments)
-    return done.exit_code
+    return exit_code_of([done.failure] if done.failure else [])
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:

@@ -28,8 +28,8 @@ from tiersnap.jobs.sentences import (
 )
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.gate.verdict import Verdict, may_be_tiered
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.units import count_of
 
@@ -237,24 +237,24 @@ def run(
         ctx = click.get_current_context()
         file, config = Path(submitted.__file__).absolute(), ctx.find_root().params.get("config_path")
         click.echo(masked(submit_line(file, ctx.meta[_WORDS], spark.master, spark.conf, config=config)))
-        return ExitCode.OK
+        return exit_code_of(())
     from tiersnap.jobs.host_report import write_report_and_metrics
     from tiersnap.jobs.pipeline.run import run as run_pipeline
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
         outcome = run_pipeline(spark.session, settings, cluster=cluster, talk=output.talk)
-        code = exit_code(outcome, settings)
+        code = exit_code_of(outcome.problems(settings))
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:
         write_report_and_metrics(made, code, report, sinks, errors=outcome.error_count, seconds=outcome.seconds)
-    show(output, outcome, settings, report)
+    show(output, outcome, settings, report, is_fine=not code)
     return code
 
 
-def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
+def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.gate.exit_code import may_be_tiered, next_steps
+    from tiersnap.snapshot.gate.next_step import next_steps
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts
@@ -298,7 +298,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
         what = "no object was written and no Delta version committed"
-        output.talk(what if exit_code(outcome, settings) else f"nothing to do: {what}")
+        output.talk(f"nothing to do: {what}" if is_fine else what)
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:
@@ -309,19 +309,3 @@ def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:
     if outcome.finding_count > len(outcome.findings):
         output.warn(f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: see the report")
     tell_failures(output, outcome.errors, outcome.error_count)
-
-
-def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
-    """Return the code of what could not be written, of damage, of what was to be tiered and refused; else OK."""
-    if outcome.is_damaged:
-        return ExitCode.DATA_CORRUPT
-    if outcome.error_count:
-        if outcome.refused_count == outcome.error_count:
-            return ExitCode.GATE_REFUSED
-        return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
-    if outcome.is_unread:
-        return ExitCode.PARTIAL
-    from tiersnap.snapshot.gate.exit_code import exit_code_of
-
-    code = exit_code_of(outcome.verdicts, apply=settings.apply)
-    return code or (ExitCode.GATE_REFUSED if outcome.forgetful_count else ExitCode.OK)

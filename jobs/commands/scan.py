@@ -130,6 +130,7 @@ def scan(
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
     index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.
     """
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.host.scanned import Scanner, ScanTotals
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import located
@@ -164,8 +165,9 @@ def scan(
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
     output.talk(*_counts(totals), *_next_steps(totals, commands))
+    code = exit_code_of(totals.problems())
     if metrics is not None:
-        sinks.send(lambda: metrics.samples(totals.exit_code))
+        sinks.send(lambda: metrics.samples(code))
     if page is not None and report is not None:
         from tiersnap.jobs.host_report import host_run
         from tiersnap.snapshot.report.run_info import new_run_id
@@ -174,7 +176,7 @@ def scan(
         info = host_run(new_run_id(), uris, now=broker_expiry.now, source=source, remote=view.remote or "")
         page.write(report, info, checks)
         output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
-    return totals.exit_code
+    return code
 
 
 def _page(report: Path | None) -> ScanPage | None:

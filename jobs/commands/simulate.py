@@ -24,7 +24,7 @@ from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, FleetWrite, SnapshotOrigin, WriteOutcome
 from tiersnap.snapshot.units import count_of
 
@@ -225,6 +225,8 @@ def simulate(
     With --warehouse both are reckoned over all partitions that a run has read, on Spark; each replica begins at its
     newest segment's base offset.
     """
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import open_log_dirs
 
@@ -250,7 +252,7 @@ def simulate(
             output.warn(
                 f"{count} left out: log start unknown: tiersnap run --log-start TOPIC-PARTITION=OFFSET states it"
             )
-        return ExitCode.GATE_REFUSED if found.unlocated else ExitCode.OK
+        return exit_code_of([Verdict.UNKNOWN_LOG_START] if found.unlocated else [])
     simulation = asked.of_host(view.beginnings(asked.broker_expiry))
     return _simulate_host(output, with_stated(open_log_dirs(log_dirs), log_starts), selection, simulation)
 
@@ -286,7 +288,7 @@ def _simulate_host(
     output: Output, opened: Sequence[NamedLogDir], selection: opt.Selection, simulation: HostSimulation
 ) -> int:
     """Simulate the partitions while they are shown."""
-    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import count, findings_of, selected_of
 
     simulation.findings.extend(findings_of(opened))
@@ -305,4 +307,4 @@ def _simulate_host(
     output.warn(*of_unknown_beginnings(simulation.beginnings))
     if simulation.not_compared and simulation.beginnings.find is None:
         output.talk(f"next: {with_remote()}")
-    return exit_code_of(simulation.findings) or simulation.beginnings.exit_code
+    return exit_code_of([*simulation.findings, *simulation.beginnings.errors()])

@@ -13,8 +13,8 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -267,7 +267,8 @@ def show_risk_of_host(
     """Show what the rejected ways would cost the log directories; return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
-    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.selection import count, selected_of
 
     host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
@@ -286,7 +287,7 @@ def show_risk_of_host(
         output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
     tell_not_compared(output, host.not_compared, [each.uri for each in host.log_dirs])
     output.warn(*of_unlocated(host.unlocated, remote=False))
-    return exit_code_of(host.findings) or refused_if(host.unlocated)
+    return exit_code_of([*host.findings, *(Verdict.UNKNOWN_LOG_START for _ in host.unlocated)])
 
 
 def show_risk_of_warehouse(
@@ -301,11 +302,12 @@ def show_risk_of_warehouse(
     if asked.replicas:
         raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
     from tiersnap.jobs.pipeline.simulate import risk_of_warehouse
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
 
     found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)
     _show_risk(output, found.rows, found.totals.sentences(), asked, several=True)
     output.talk(*found.said)
-    return ExitCode.OK
+    return exit_code_of(())
 
 
 def _show_risk(

@@ -194,6 +194,7 @@ def tier(
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
@@ -212,7 +213,7 @@ def tier(
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), **vars(done.counts))
-    code = done.exit_code(apply=host.apply)
+    code = exit_code_of(done.problems(host.options, apply=host.apply))
     if report is not None or sinks.is_any:
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
@@ -228,7 +229,8 @@ def tier(
     tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
-    _tell_next(output, done, info, [each.uri for each in opened], may_write=done.may_write(host.options))
+    may_write = done.may_write(host.options)
+    _tell_next(output, done, info, [each.uri for each in opened], may_write=may_write, is_fine=not code)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
@@ -258,8 +260,10 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
     )
 
 
-def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool) -> None:
-    from tiersnap.snapshot.gate.exit_code import next_steps
+def _tell_next(
+    output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool, is_fine: bool
+) -> None:
+    from tiersnap.snapshot.gate.next_step import next_steps
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     output.warn(*of_unlocated(done.unlocated, remote=False))
@@ -273,4 +277,4 @@ def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_tiered and not info.snapshots_written:
-        output.talk("no object was written" if done.exit_code(apply=True) else "nothing to do: no object was written")
+        output.talk("nothing to do: no object was written" if is_fine else "no object was written")

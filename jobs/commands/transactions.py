@@ -16,7 +16,7 @@ from tiersnap.jobs.commands.producers import as_of_option, partition_number_opti
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import of_unlocated, refused_if, tell_not_compared
+from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions import kafka_table
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
@@ -169,7 +169,8 @@ def transactions(
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
-    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.selection import Selection, findings_of
 
     named = open_of_one_cluster(log_dirs, log_starts)
@@ -183,7 +184,7 @@ def transactions(
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
         tell_not_compared(output, search.not_compared, log_dirs)
         output.warn(*of_unlocated(search.unlocated, remote=False))
-        return outcome.exit_code or refused_if(search.unlocated)
+        return exit_code_of([*outcome.problems(), *(Verdict.UNKNOWN_LOG_START for _ in search.unlocated)])
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]

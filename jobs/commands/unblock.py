@@ -108,6 +108,7 @@ def unblock(
     """
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit
     from tiersnap.remote_storage.unblock.unblock import Unblock
+    from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -131,10 +132,10 @@ def unblock(
     tell_failures(output, errors)
     if not rows:
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
-        return done.exit_code(apply=request.apply)
+        return exit_code_of(done.problems())
     tell_mended(output, mended)
     output.warn(*sorted({row.hint for row in rows if row.hint}))
     if not request.apply:
         tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
         output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")
-    return done.exit_code(apply=request.apply)
+    return exit_code_of(done.problems())

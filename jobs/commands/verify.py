@@ -25,10 +25,11 @@ from tiersnap.jobs.remote_checks import (
     verify_on_spark,
 )
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, refused_if, with_remote
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, with_remote
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def verify(
         is_certain = not job.beginnings.unlocated
         output.talk(of_not_compared(job.not_compared, with_remote(), is_certain=is_certain))
     output.warn(*of_unknown_beginnings(job.beginnings))
-    return job.exit_code
+    return exit_code_of(job.problems())
 
 
 def _verify_tier(
@@ -186,6 +187,6 @@ def _verify_tier(
         return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
 
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary, findings=findings)
-    code = tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
+    tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
     output.warn(*of_unlocated(begins.unlocated, remote=False))
-    return exit_code_of_all(findings, (), code or refused_if(begins.unlocated))
+    return exit_code_of([*findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])

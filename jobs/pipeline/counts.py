@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,17 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
+from tiersnap.snapshot.errors import (
+    FAILURES,
+    RECORDED,
+    TiersnapError,
+    TransientError,
+    UnfinishedError,
+    failure,
+    names_of,
+)
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
-from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
+from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.replay.remote_listing import place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
@@ -66,18 +75,16 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
     """Add that `place`, a URI, lacks the beginning of the partition `doubted` if nothing failed that may hide it."""
     if doubted is not None and not outcome.error_count:
         outcome.errors.append(place_error(doubted, place))
-        outcome.error_count, outcome.refused_count, outcome.is_transient = 1, 1, False
+        outcome.error_codes[outcome.errors[-1].exit_code] += 1
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
     """Add the partitions, rows of listing.unled, of which no replica is known to lead: they are left alone."""
-    counts = unled.agg(
-        F.count("*").alias("errors"), F.every(F.coalesce(F.col("leader") < 0, F.lit(False))).alias("is_transient")
-    )
-    found = counts.collect()[0]
-    if found.errors:
-        outcome.error_count += found.errors
-        outcome.is_transient &= found.is_transient
+    leader = F.when(F.col("leader") < 0, -1).otherwise(F.col("leader") * 0).alias("leader")
+    counts = {row.leader: row["count"] for row in unled.groupBy(leader).count().collect()}
+    for each, count in counts.items():
+        outcome.error_codes[unled_error("", 0, each).exit_code] += count
+    if counts:
         few = unled.orderBy("topic", "partition").limit(MOST_TOLD).collect()
         outcome.errors += [unled_error(f"{row.topic}-{row.partition}", row.replica_count, row.leader) for row in few]
 
@@ -92,23 +99,23 @@ def count_swept(swept: DataFrame) -> tuple[int, int, str]:
 
 def failures(is_error: Column) -> tuple[Column, ...]:
     """Aggregates over rows with the columns RECORDED, of those that tell of an error."""
-    is_damage = F.col("error_type").isin(*sorted(names_of_damage()))
-    is_refusal = F.col("error_type").isin(*sorted(names_of_refusals()))
+    is_transient = F.coalesce("is_transient", F.lit(False))
     return (
         F.count_if(is_error).alias("errors"),
-        F.every(~is_error | F.coalesce("is_transient", F.lit(False))).alias("is_transient"),
-        F.count_if(is_error & is_damage).alias("damaged"),
-        F.count_if(is_error & is_refusal).alias("refused"),
+        F.count_if(is_error & is_transient).alias("transient"),
+        *(
+            F.count_if(is_error & ~is_transient & F.col("error_type").isin(*sorted(names_of(kind)))).alias(column)
+            for column, kind in FAILURES.items()
+        ),
     )
 
 
 def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
     """Add what `failures` counted; whether there is any."""
-    outcome.error_count += counts.errors
-    if counts.errors:
-        outcome.is_transient &= counts.is_transient
-        outcome.is_damaged |= counts.damaged > 0
-        outcome.refused_count += counts.refused
+    by_code = Counter({TransientError.exit_code: counts.transient})
+    by_code.update({kind.exit_code: getattr(counts, column) for column, kind in FAILURES.items()})
+    by_code[UnfinishedError.exit_code] += counts.errors - by_code.total()
+    outcome.error_codes += by_code
     return bool(counts.errors)
 
 
@@ -152,8 +159,7 @@ def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], fin
     They come to the exit code that they have in every command. `counts` are rows of `of_findings`, of these `findings`.
     """
     outcome.finding_count += sum(row["segments"] for row in counts)
-    kinds = (FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"])
-    outcome.take_findings(exit_code_of_kinds(kinds))
+    outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts if not row["is_gone"]}
     if counts:
         few = findings.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.findings += [

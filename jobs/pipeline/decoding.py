@@ -18,8 +18,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.changes import Keep
 from tiersnap.jobs.pipeline.grouping import of_batches
-from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of_kinds
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 
@@ -100,9 +99,9 @@ class Damage:
     legacy_count: int = 0
 
     @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read."""
-        return exit_code_of_kinds(self.counts)
+    def kinds(self) -> list[FindingKind]:
+        """Return the kinds of all findings."""
+        return [kind for kind, count in self.counts.items() if count]
 
     @property
     def more(self) -> int:

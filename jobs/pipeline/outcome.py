@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.gate.verdict import Verdict, cleared_by_apply, problems_of
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
@@ -26,12 +30,9 @@ class RunOutcome:
     forgetful_count: int = 0
     forgetful: list[ForgetfulReplica] = field(default_factory=list)
     unknown_topics: tuple[str, ...] = ()  # for which an id was given, and which are in no source
-    error_count: int = 0
+    kinds: set[FindingKind] = field(default_factory=set)  # of all findings, but for files that were deleted meanwhile
     errors: list[TiersnapError] = field(default_factory=list)
-    is_transient: bool = True  # all errors may pass, so that the same command may succeed later
-    refused_count: int = 0  # errors that are refusals
-    is_damaged: bool = False  # an error is for damage, or something is found damaged
-    is_unread: bool = False  # something is not here, or may not be read
+    error_codes: Counter[ExitCode] = field(default_factory=Counter)  # all errors by their code
     has_leftovers: bool = False  # ended attempts left objects of some partition
     encryption_unknown: int = 0  # partitions of which no manifest shows whether the plugin encrypts
     verdicts: dict[Verdict, int] = field(default_factory=dict)  # segments, after the run
@@ -41,10 +42,19 @@ class RunOutcome:
     info: RunInfo | None = None
     report: Report | None = None
 
-    def take_findings(self, code: ExitCode) -> None:
-        """Remember the exit code that findings come to."""
-        self.is_damaged |= code is ExitCode.DATA_CORRUPT
-        self.is_unread |= code is ExitCode.PARTIAL
+    @property
+    def error_count(self) -> int:
+        """Number of all errors."""
+        return self.error_codes.total()
+
+    def problems(self, settings: RunSettings) -> Iterator[Problem]:
+        """Yield what was met; of a plan only what the same with `--apply` does not clear."""
+        yield from self.kinds
+        yield from +self.error_codes
+        cleared = () if settings.apply else {*cleared_by_apply(settings.replay), Verdict.INDEX_DAMAGED}
+        yield from problems_of(self.verdicts, cleared=cleared)
+        if self.forgetful_count:
+            yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
 
     def as_facts(self) -> dict[str, object]:
         """Counts as plain data, for lineage."""

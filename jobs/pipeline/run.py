@@ -37,7 +37,6 @@ from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.copy_task import BesideBrokers
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.report.model import with_remote_checks
@@ -146,7 +145,7 @@ class _Run:
         self._outcome.findings = list(found.findings[: counts.MOST_TOLD])
         self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
-        self._outcome.take_findings(exit_code_of(found.findings))
+        self._outcome.kinds |= {each.finding_kind for each in found.findings if not each.is_gone}
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders, told=self._given.told),
             ListPartitions(

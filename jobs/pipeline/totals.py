@@ -36,9 +36,10 @@ class RunTotals:
     unread_count: int = 0
     changed_segments: int = 0  # of the partitions to replay
     errors: int = 0  # partitions for which remote storage could not be asked
-    is_transient: bool = True
+    transient: int = 0  # errors by their kind; see counts.failures
     damaged: int = 0
     refused: int = 0
+    misconfigured: int = 0
     left: int = 0  # partitions of which ended attempts left objects
     doubted: str | None = None  # the first partition that begins in remote storage, if nothing of any of them is there
     newest: int = 0  # number of a run; see changes.newest_runs

@@ -16,9 +16,9 @@ from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker, Part, new_name
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
@@ -205,7 +205,7 @@ class Collection:
 
     def _snapshot(self, file: FileRef) -> bytes:
         if file.size > SMALL_FILE_BYTES:
-            raise UsageError(
+            raise UnfinishedError(
                 f"{file.path}: {count_of(file.size, 'byte')}, and no snapshot has as many", hint="look at the file"
             )
         try:
@@ -231,7 +231,7 @@ _OF_ONE_PARTITION = (_UnreadError, ObjectChangedError)
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
-        return UsageError(f"{path}: {message}", hint="run it as the user that runs the broker")
+        return UnfinishedError(f"{path}: {message}", hint="run it as the user that runs the broker")
     return _UnreadError(f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here")
 
 
@@ -266,7 +266,7 @@ class CollectTotals:
             self.bytes += done.plan.bytes_to_read
             self.snapshots += len(done.plan.snapshot_files)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """OK, or what was found, or that some partitions stay as they were."""
-        return exit_code_of_all(self.findings, self.errors, ExitCode.OK)
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.findings
+        yield from self.errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
@@ -15,7 +15,7 @@ from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.stored_files import not_mended
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 
@@ -124,18 +124,3 @@ def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | Incomplet
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
     return "" if told == there else "it is not the segment of which the record tells"
-
-
-def exit_code_of(done: Iterable[Mending], failures: Iterable[TiersnapError] = ()) -> ExitCode:
-    """Return OK if nothing failed, PARTIAL if some segments failed, the code that all share, else DATA_CORRUPT.
-
-    Args:
-        failures: of whole partitions.
-    """
-    found = [*(each.error for each in done), *failures]
-    codes = [error.exit_code for error in found if error is not None]
-    if not codes:
-        return ExitCode.OK
-    if len(codes) < len(found):
-        return ExitCode.PARTIAL
-    return codes[0] if len(set(codes)) == 1 else ExitCode.DATA_CORRUPT

@@ -38,7 +38,7 @@ from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.units import count_of
 
 _PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
@@ -60,10 +60,9 @@ class Published:
     proof: PlaceProof | None = None  # that brokers read this place; None where there is nothing to tell them
 
     @property
-    def exit_code(self) -> ExitCode:
-        """That of the plans, and PARTIAL for what is doubtful unless something is damaged."""
-        code = exit_code_of(self.plans)
-        return ExitCode.PARTIAL if self.doubts and code is not ExitCode.DATA_CORRUPT else code
+    def errors(self) -> list[TiersnapError]:
+        """Return the errors of the plans, and doubts."""
+        return [*(error for plan in self.plans for error in plan.errors), *self.doubts]
 
 
 @dataclass(frozen=True)
@@ -194,21 +193,6 @@ def publish_plans(
     count = metadata_topic.publish(records)
     check_read_back(reader, expected)
     return count
-
-
-def exit_code_of(plans: Sequence[PublishPlan]) -> ExitCode:
-    """DATA_CORRUPT for damage, else PARTIAL where some were refused; where all were, what all refusals ask for.
-
-    GATE_REFUSED where they ask for different things.
-    """
-    codes = {error.exit_code for plan in plans for error in plan.errors}
-    if not codes:
-        return ExitCode.OK
-    if ExitCode.DATA_CORRUPT in codes:
-        return ExitCode.DATA_CORRUPT
-    if any(plan.refusal is None for plan in plans):
-        return ExitCode.PARTIAL
-    return codes.pop() if len(codes) == 1 else ExitCode.GATE_REFUSED
 
 
 def expected_after(

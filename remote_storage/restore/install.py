@@ -22,8 +22,8 @@ from tiersnap.remote_storage.restore.install_plan import (
     without_folding,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TiersnapError, UsageError
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, UsageError
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of, selected
@@ -55,6 +55,7 @@ class Installation:
     # sentences about partitions whose snapshots are stored under another topic id
     other_ids: list[str] = field(default_factory=list)
     errors: list[TiersnapError] = field(default_factory=list)  # what ended a partition; the others go on
+    waiting: set[Problem] = field(default_factory=set)  # why segments lack their snapshots
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,6 +90,7 @@ class Installation:
             if planned is not None:
                 has_any = True
                 self.outcomes.update(each.outcome for each in planned)
+                self.waiting.update(each.problem for each in planned if each.problem is not None)
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
@@ -112,14 +114,15 @@ class Installation:
             planner.finish(self._fold(partition, stored, planner))
         return planner.planned
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, that of `errors`, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
-        if any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
-            return ExitCode.DATA_CORRUPT
-        waits = any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.waits)
-        waits = waits or bool(self.undone or self.other_ids)
-        return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.findings
+        yield from self.errors
+        yield from self.waiting
+        if self.undone:
+            yield OtherProblem.LOST_INDEX
+        if self.other_ids:
+            yield OtherProblem.OTHER_TOPIC_ID
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
         """Give the planner the partition's boundaries; why some were not reached."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+
 
 class InstallOutcome(StrEnum):
     """The action at one offset."""
@@ -30,17 +33,17 @@ class InstallOutcome(StrEnum):
         return self in (InstallOutcome.WRITE, InstallOutcome.REPLACE)
 
     @property
-    def is_damage(self) -> bool:
-        """Return whether remote storage holds a snapshot that must not be installed."""
-        return self in (InstallOutcome.CORRUPT, InstallOutcome.DISAGREES)
+    def problem(self) -> Problem | None:
+        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
+        return _PROBLEMS.get(self)
 
-    @property
-    def waits(self) -> bool:
-        """Return whether a segment lacks its snapshot until somebody acts."""
-        return self in (
-            InstallOutcome.NEEDS_REPLACE,
-            InstallOutcome.ABOVE_NEWEST,
-            InstallOutcome.UNVERIFIED,
-            InstallOutcome.NOT_STORED,
-            InstallOutcome.NOT_VOUCHED,
-        )
+
+_PROBLEMS: dict[InstallOutcome, Problem] = {
+    InstallOutcome.CORRUPT: OtherProblem.DAMAGED_STORED_SNAPSHOT,
+    InstallOutcome.DISAGREES: OtherProblem.DAMAGED_STORED_SNAPSHOT,
+    InstallOutcome.NOT_STORED: OtherProblem.NOT_STORED,
+    InstallOutcome.NOT_VOUCHED: OtherProblem.NOT_STORED,
+    InstallOutcome.NEEDS_REPLACE: SnapshotVerdict.SUSPECT,
+    InstallOutcome.ABOVE_NEWEST: SnapshotVerdict.MISSING,
+    InstallOutcome.UNVERIFIED: SnapshotVerdict.UNVERIFIED,
+}

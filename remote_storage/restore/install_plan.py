@@ -23,6 +23,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
@@ -43,6 +44,12 @@ class PlannedInstall:
     run_id: str | None = None
     entry_count: int | None = None
     provenance: Provenance | None = None
+    found: SnapshotVerdict | None = None  # the verdict on the file that is there, if it decides
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
+        return self.found or self.outcome.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,9 @@ class InstallPlanner:
         self._left.discard(boundary.offset)
         if not repair.action.writes:
             if is_stored or repair.action.waits:
-                self._add(boundary.offset, InstallOutcome(str(repair.action)), repair.reason)
+                outcome = InstallOutcome(str(repair.action))
+                found = repair.found if outcome is InstallOutcome.NEEDS_REPLACE else None
+                self.planned.append(PlannedInstall(boundary.offset, outcome, repair.reason, found=found))
         elif not is_stored:
             self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored it: {repair.reason}")
         else:

@@ -13,7 +13,7 @@ from tiersnap.remote_storage.restore.request import RestoreAction
 from tiersnap.remote_storage.restore.restore_plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, TransientError
 from tiersnap.snapshot.host.disk import BLOCK, deleted_bytes, disk_of, says_room, ways_to_free
 from tiersnap.snapshot.log.restored_log import RestoredLog
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -30,11 +30,6 @@ class Restored:
     done: tuple[tuple[RestorePlan, RestoredLog], ...]  # plans that were carried out, and what is in their folders
     failure: TiersnapError | None = None  # what ended it before all were; None where none is left
     left: tuple[Path, ...] = ()  # unfinished folders of the plan that failed; no broker starts beside them
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """OK, or that of what failed."""
-        return ExitCode.OK if self.failure is None else self.failure.exit_code
 
 
 def carry_out(

@@ -46,7 +46,7 @@ from tiersnap.remote_storage.retire.store_leftovers import (
     uploads_of_segments,
 )
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, failure
+from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
 
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
@@ -208,15 +208,6 @@ class OrphansOutcome:
             yield GateError(f"{orphan.partition}: {orphan.reason}")
         for each in self.failures:
             yield failure(f"{each.key}: {each.reason}", is_transient=False)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """PARTIAL for what could not be removed or was refused beside others, GATE_REFUSED where all was refused."""
-        if self.failures:
-            return ExitCode.PARTIAL
-        if not self.refused:
-            return ExitCode.OK
-        return ExitCode.PARTIAL if self.wanted else ExitCode.GATE_REFUSED
 
 
 def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orphan, tuple[DeleteFailure, ...]]]:

@@ -16,7 +16,8 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.errors import ConditionsIgnoredError, ObjectChangedError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ExitCode, ObjectExistsError, RemoteStorageError
+from tiersnap.snapshot.errors import ObjectExistsError, RemoteStorageError
+from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import human_duration
 
 
@@ -131,9 +132,10 @@ def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
         yield from probe_bucket(store)
 
 
-def exit_code_of(answers: Iterable[ProbeAnswer]) -> ExitCode:
-    """USAGE where the store is not to be trusted as it is set up."""
-    return ExitCode.USAGE if any(each.verdict is ProbeVerdict.FAIL for each in answers) else ExitCode.OK
+def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
+    """Yield a problem if tiersnap cannot rely on the store."""
+    if any(each.verdict is ProbeVerdict.FAIL for each in answers):
+        yield OtherProblem.UNSAFE_STORE
 
 
 def clock(here: int, there: int) -> ProbeAnswer:

@@ -10,14 +10,19 @@ from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.verdict import Verdict
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
 _DONE_BY_OTHERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
-_UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
+_PROBLEMS = {
+    End.STUCK_AHEAD: OtherProblem.STUCK_COPY_AHEAD,
+    End.RESTART: OtherProblem.RESTART_NEEDED,
+    End.BLOCKED: OtherProblem.STUCK_COPY,
+}
 
 
 @dataclass
@@ -31,8 +36,7 @@ class Freeing:
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
-    may_pass: bool = False  # a refusal of now, as without a leader
-    is_damaged: bool = False  # a refusal for damage in remote storage
+    refusal: TiersnapError | None = None  # why tiered segments may not be published
 
     @property
     def name(self) -> tuple[str, int]:
@@ -71,8 +75,12 @@ class Freeing:
     def refuse(self, refusal: TiersnapError) -> None:
         """Note that tiered segments may not be published."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
-        self.may_pass = isinstance(refusal, TransientError)
-        self.is_damaged = refusal.exit_code is ExitCode.DATA_CORRUPT
+        self.refusal = refusal
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return why the partition is not freed; None if it is, or will be."""
+        return self.refusal if self.end is End.REFUSED else _PROBLEMS.get(self.end)
 
     def take(self, plan: PublishPlan) -> None:
         """Note what is published, or would be, and where remote storage ends then."""
@@ -120,20 +128,3 @@ class Freeing:
             self.end = End.FREED
             quiet = "nothing is left to copy" if self.stuck.hung is None else "the copy task begins anew"
             self.reason = "the copier goes on" if gone_on else f"{quiet}, and nothing fails"
-
-
-def exit_code_of(freeings: Iterable[Freeing], *, refused: int = 0) -> ExitCode:
-    """OK; DATA_CORRUPT for damage; PARTIAL where something was done; where nothing was, TRANSIENT or GATE_REFUSED.
-
-    TRANSIENT is what may pass, all of it. `refused` is the number of topics that were left alone besides.
-    """
-    found = list(freeings)
-    if any(each.is_damaged for each in found):
-        return ExitCode.DATA_CORRUPT
-    ends = {each.end for each in found}
-    if not refused and ends <= {End.PLANNED, End.FREED}:
-        return ExitCode.OK
-    if not ends <= _UNTOUCHED:
-        return ExitCode.PARTIAL
-    may_pass = not refused and all(each.may_pass for each in found)
-    return ExitCode.TRANSIENT if may_pass else ExitCode.GATE_REFUSED

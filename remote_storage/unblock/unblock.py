@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -30,12 +30,13 @@ from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
-from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
+from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
@@ -53,11 +54,12 @@ class Unblocked:
     refusals: tuple[TiersnapError, ...] = ()  # of topics that were left alone
     proof: PlaceProof | None = None  # that brokers read this place; None where nothing is stuck
 
-    def exit_code(self, *, apply: bool) -> ExitCode:
-        """That of tiering where a copy failed, else by how the partitions ended."""
-        if self.tiered.errors:
-            return self.tiered.exit_code(apply=apply)
-        return exit_code_of(self.freeings, refused=len(self.refusals))
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.tiered.findings if self.freeings else ()
+        yield from self.tiered.errors
+        yield from self.refusals
+        yield from (each.problem for each in self.freeings if each.problem is not None)
 
 
 @dataclass

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.exit_code import exit_code_of, exit_code_of_all, may_be_tiered
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.exit_code import Problem
+from tiersnap.snapshot.gate.verdict import Verdict, cleared_by_apply, may_be_tiered, problems_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions
@@ -118,9 +118,11 @@ class HostOutcome:
         has_leftovers = any(each.leftover_count for each in self.partitions)
         return bool(may_be_tiered(self.verdicts, options) or has_leftovers or self.errors)
 
-    def exit_code(self, *, apply: bool) -> ExitCode:
-        """Return the code of damage, failed reads or writes, or refused segments that were to be tiered; else OK."""
-        return exit_code_of_all(self.findings, self.errors, exit_code_of(self.verdicts, apply=apply))
+    def problems(self, options: ReplayOptions, *, apply: bool) -> Iterator[Problem]:
+        """Yield what was met; of a plan only what the same with `apply` does not clear."""
+        yield from self.findings
+        yield from self.errors
+        yield from problems_of(self.verdicts, cleared=() if apply else cleared_by_apply(options))
 
 
 def _is_to_tier(partition: HostPartition) -> bool:

@@ -17,7 +17,7 @@ from tiersnap.snapshot.errors import (
     CorruptSnapshotError,
     MissingProducerSnapshotError,
     TransientError,
-    UsageError,
+    UnfinishedError,
 )
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -53,7 +53,7 @@ class SourceFile:
 
         Raises:
             TransientError: it cannot be read; also of any other OSError inside the `with`.
-            UsageError: it may not be read.
+            UnfinishedError: it may not be read.
         """
         with self._reading(), self.filesystem.open(self.path) as file:
             yield file
@@ -73,7 +73,7 @@ class SourceFile:
         except FileNotFoundError as error:
             raise self._changed("it is gone") from error
         except PermissionError as error:
-            raise UsageError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
+            raise UnfinishedError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
         except OSError as error:
             raise TransientError(f"{self.path}: {error}", hint="run the same command again", path=self.path) from error
 

@@ -1,89 +1,98 @@
-"""The exit code of what was judged: what is damaged, may not be read, or was refused although it was to be tiered."""
+"""The exit code of a command: one function over the problems that the command met.
+
+A problem is an error, a finding, a verdict or an `OtherProblem`. It has the same code in every command that meets it,
+with or without `--apply`, and however much of the work was done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
-from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.findings import exit_code_of as exit_code_of_findings
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.verdict import BLOCKED, Verdict
+from tiersnap.snapshot.log.findings import NOT_DAMAGED, WAITS, Finding, FindingKind
 
-if TYPE_CHECKING:
-    from tiersnap.snapshot.replay.expiry import ReplayOptions
 
-# A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
-# is not among them.
-_REFUSED = (
-    Verdict.UNKNOWN_LOG_START,
-    Verdict.UNKNOWN_TRANSACTIONS,
-    Verdict.GAP_IN_REMOTE,
-    Verdict.TOPIC_ID_UNKNOWN,
-    Verdict.MISSING_INDEX,
-    Verdict.MISSING_SNAPSHOT,
-    Verdict.CORRUPT_SNAPSHOT,
-    Verdict.SUSPECT_SNAPSHOT,
-    Verdict.INDEX_DAMAGED,
-    Verdict.ENCRYPTED_REMOTE,
+class OtherProblem(StrEnum):
+    """A problem that is no error, no finding and no verdict."""
+
+    LOST_INDEX = "LOST_INDEX"  # a closed segment has no offset index: a broker that starts deletes later snapshots
+    UNREPAIRED_FILE = "UNREPAIRED_FILE"  # a file beside the log is damaged, and `repair` leaves it as it is
+    REPLICA_WITHOUT_PRODUCERS = "REPLICA_WITHOUT_PRODUCERS"  # as leader it would write retries twice
+    OTHER_TOPIC_ID = "OTHER_TOPIC_ID"  # snapshots are stored for a topic of the same name that has another id
+    NOT_STORED = "NOT_STORED"  # remote storage has no usable snapshot for a segment that lacks one
+    DAMAGED_STORED_SNAPSHOT = "DAMAGED_STORED_SNAPSHOT"  # remote storage holds a snapshot that must not be installed
+    LOST_REMOTE_SEGMENT = "LOST_REMOTE_SEGMENT"  # brokers know a remote segment whose objects are missing
+    OTHER_LOCATION = "OTHER_LOCATION"  # brokers read another remote location than --remote names
+    UNSAFE_STORE = "UNSAFE_STORE"  # the store ignores conditions or checksums
+    HUNG_COPY = "HUNG_COPY"  # a broker began to copy a segment and does not finish
+    STUCK_COPY = "STUCK_COPY"  # the copy task fails at a segment that cannot be tiered
+    STUCK_COPY_AHEAD = "STUCK_COPY_AHEAD"  # `unblock` freed the copy task, which fails at a later segment
+    RESTART_NEEDED = "RESTART_NEEDED"  # `unblock` published the segments, and the leader must be restarted
+    HANGING_TRANSACTION = "HANGING_TRANSACTION"  # only an operator ends it
+    BROKEN_EXACTLY_ONCE = "BROKEN_EXACTLY_ONCE"  # records were lost or doubled, or a fenced writer wrote
+    CUT_SEGMENT = "CUT_SEGMENT"  # the rows of a warehouse end before the segment does
+
+
+Problem = TiersnapError | Finding | FindingKind | Verdict | SnapshotVerdict | RemoteVerdict | OtherProblem | ExitCode
+"""An ExitCode stands for errors that a table counts by their code."""
+
+# TRANSIENT outranks all but damage: the same command may finish that part of the work.
+_WORST_FIRST = (
+    *(ExitCode.UNEXPECTED, ExitCode.DATA_CORRUPT, ExitCode.TRANSIENT),
+    *(ExitCode.USAGE, ExitCode.GATE_REFUSED, ExitCode.PARTIAL, ExitCode.OK),
 )
-_NOT_READ = (Verdict.UNREADABLE_SEGMENT, Verdict.UNVERIFIED_SNAPSHOT)
+_CODES: dict[type[StrEnum], Mapping[StrEnum, ExitCode]] = {
+    Verdict: {
+        **dict.fromkeys(BLOCKED, ExitCode.GATE_REFUSED),
+        Verdict.CORRUPT_SEGMENT: ExitCode.DATA_CORRUPT,
+        Verdict.CORRUPT_SNAPSHOT: ExitCode.DATA_CORRUPT,
+        Verdict.UNREADABLE_SEGMENT: ExitCode.PARTIAL,
+        Verdict.UNVERIFIED_SNAPSHOT: ExitCode.PARTIAL,
+    },
+    SnapshotVerdict: {
+        SnapshotVerdict.CORRUPT: ExitCode.DATA_CORRUPT,
+        SnapshotVerdict.MISSING: ExitCode.GATE_REFUSED,
+        SnapshotVerdict.SUSPECT: ExitCode.GATE_REFUSED,
+        SnapshotVerdict.UNVERIFIED: ExitCode.PARTIAL,
+    },
+    RemoteVerdict: {
+        RemoteVerdict.CORRUPT: ExitCode.DATA_CORRUPT,
+        RemoteVerdict.MISSING: ExitCode.DATA_CORRUPT,
+        RemoteVerdict.SUSPECT: ExitCode.GATE_REFUSED,
+        RemoteVerdict.UNVERIFIED: ExitCode.PARTIAL,
+    },
+    FindingKind: {
+        **dict.fromkeys(FindingKind, ExitCode.DATA_CORRUPT),
+        **dict.fromkeys(NOT_DAMAGED, ExitCode.PARTIAL),
+        **dict.fromkeys(WAITS, ExitCode.GATE_REFUSED),
+    },
+    OtherProblem: {
+        **dict.fromkeys(OtherProblem, ExitCode.GATE_REFUSED),
+        OtherProblem.DAMAGED_STORED_SNAPSHOT: ExitCode.DATA_CORRUPT,
+        OtherProblem.LOST_REMOTE_SEGMENT: ExitCode.DATA_CORRUPT,
+        OtherProblem.BROKEN_EXACTLY_ONCE: ExitCode.DATA_CORRUPT,
+        OtherProblem.CUT_SEGMENT: ExitCode.DATA_CORRUPT,
+        OtherProblem.UNSAFE_STORE: ExitCode.USAGE,
+        OtherProblem.STUCK_COPY_AHEAD: ExitCode.PARTIAL,
+        OtherProblem.RESTART_NEEDED: ExitCode.PARTIAL,
+    },
+}
 
 
-def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
-    """DATA_CORRUPT for damage; where it was to be tiered (`apply`) GATE_REFUSED, or PARTIAL for what was not read.
-
-    GATE_REFUSED also for a plan that cannot tell what would be tiered, as a log start is unknown.
-
-    Args:
-        verdicts: segments by verdict.
-    """
-    if verdicts.get(Verdict.CORRUPT_SEGMENT):
-        return ExitCode.DATA_CORRUPT
-    if verdicts.get(Verdict.UNKNOWN_LOG_START) or (apply and is_refused(verdicts)):
-        return ExitCode.GATE_REFUSED
-    return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
+def exit_code_of(problems: Iterable[Problem]) -> ExitCode:
+    """Return the code of the worst problem, OK without one."""
+    return min(map(_code_of, problems), key=_WORST_FIRST.index, default=ExitCode.OK)
 
 
-def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
-    """Return whether something is to be written to remote storage: a segment, or a snapshot that one lacks."""
-    replaced = (Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT) if options.replace else ()
-    wanted = (Verdict.READY, Verdict.MISSING_SNAPSHOT, *replaced)
-    return options.every_boundary or any(verdicts.get(each) for each in wanted)
-
-
-def is_refused(verdicts: Mapping[Verdict, int]) -> bool:
-    """Return whether a segment waits for a person."""
-    return any(verdicts.get(each) for each in _REFUSED)
-
-
-def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
-    """Return the exit code of failures, one at least: DATA_CORRUPT for damage, else PARTIAL.
-
-    Where all of it may pass TRANSIENT, and where all of it was refused GATE_REFUSED.
-
-    Args:
-        codes: those of the errors.
-    """
-    if ExitCode.DATA_CORRUPT in codes:
-        return ExitCode.DATA_CORRUPT
-    alike = set(codes)
-    return alike.pop() if alike in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.PARTIAL
-
-
-def exit_code_of_all(findings: Iterable[Finding], errors: Iterable[TiersnapError], otherwise: ExitCode) -> ExitCode:
-    """Return the one exit code of what was found, what failed, and else of what waits.
-
-    DATA_CORRUPT for damage that was found or met; then that of the failures; then PARTIAL for what may not be read;
-    else `otherwise`.
-    """
-    failed = {each.exit_code for each in errors}
-    codes = (exit_code_of_failures(failed) if failed else ExitCode.OK, exit_code_of_findings(findings))
-    return ExitCode.DATA_CORRUPT if ExitCode.DATA_CORRUPT in codes else next(filter(None, codes), otherwise)
-
-
-def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str] = NEXT_STEP.__getitem__) -> list[str]:
-    """A line for each verdict that a person must clear, with what clears it."""
-    waiting = [each for each in (*_REFUSED, *_NOT_READ, Verdict.CORRUPT_SEGMENT) if verdicts.get(each)]
-    return [f"{count_of(verdicts[each], 'segment')} {each}: {step_of(each)}" for each in waiting]
+def _code_of(problem: Problem) -> ExitCode:
+    if isinstance(problem, ExitCode):
+        return problem
+    if isinstance(problem, TiersnapError):
+        return problem.exit_code
+    if isinstance(problem, Finding):
+        return ExitCode.OK if problem.is_gone else _code_of(problem.finding_kind)
+    return _CODES[type(problem)].get(problem, ExitCode.OK)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
 
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.rows import Int32, Rows
 
 
@@ -54,7 +52,6 @@ SOUND = frozenset(
         RemoteVerdict.MATCHES,
     }
 )
-_DAMAGED = frozenset({RemoteVerdict.CORRUPT, RemoteVerdict.MISSING})
 
 
 class ComparedWith(StrEnum):
@@ -132,11 +129,3 @@ class CheckRequest:
 
 def _counted_since(now: int, producer_expiration: int | None) -> int | None:
     return None if producer_expiration is None else now - producer_expiration
-
-
-def exit_code_of(verdicts: Iterable[RemoteVerdict]) -> ExitCode:
-    """Return DATA_CORRUPT for damage, GATE_REFUSED for what is SUSPECT or was not read, else OK."""
-    found = set(verdicts)
-    if found & _DAMAGED:
-        return ExitCode.DATA_CORRUPT
-    return ExitCode.OK if found <= SOUND else ExitCode.GATE_REFUSED

@@ -8,8 +8,12 @@ ALREADY_TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, or no healthy par
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 
 class Verdict(StrEnum):
@@ -151,6 +155,10 @@ NEXT_STEP: dict[Verdict, str] = {verdict: step for verdict, (_, step) in _TEXTS.
 
 # A segment with one of these is nobody's problem: it is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
+# A person must clear these.
+BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
+# The segment's finding says more: it is no problem if the file was deleted meanwhile.
+TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
 # Segments that ought to be in remote storage and cannot go: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
 # Segments that remote storage is not for; percentages leave them out.
@@ -167,3 +175,25 @@ DISPLAY_ORDER: tuple[Verdict, ...] = (
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
     """Return the worst of some verdicts, None of none."""
     return min(verdicts, key=RANK.__getitem__, default=None)
+
+
+def cleared_by_apply(options: ReplayOptions) -> frozenset[Verdict]:
+    """Return the verdicts of a plan that the same command clears with `--apply`."""
+    replaced = (Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT) if options.replace else ()
+    return frozenset({Verdict.MISSING_SNAPSHOT, *replaced})
+
+
+def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
+    """Return whether `--apply` writes to remote storage: a segment, or a snapshot that one lacks."""
+    wanted = {Verdict.READY, *cleared_by_apply(options)}
+    return options.every_boundary or any(verdicts.get(each) for each in wanted)
+
+
+def problems_of(verdicts: Mapping[Verdict, int], *, cleared: Collection[Verdict] = ()) -> Iterator[Verdict]:
+    """Yield the verdicts that segments have.
+
+    Args:
+        verdicts: segments by verdict.
+        cleared: verdicts that `--apply` clears.
+    """
+    yield from (each for each, count in verdicts.items() if count and each not in TOLD_BY_FINDING | {*cleared})

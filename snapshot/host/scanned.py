@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all, is_refused
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import Verdict, problems_of
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
@@ -172,20 +172,21 @@ class ScanTotals:
             if is_waiting and verdict is not Verdict.ACTIVE_SEGMENT:
                 self.waiting_bytes += segment.log.size
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, that of `errors`, 6 for what may not be read, 4 for what waits for a person."""
-        if self.wanted[SnapshotVerdict.CORRUPT]:
-            return ExitCode.DATA_CORRUPT
-        return exit_code_of_all(self.findings, self.errors, self._of_snapshots())
-
-    def _of_snapshots(self) -> ExitCode:
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met; of snapshots those that somebody will read."""
+        yield from self.findings
+        yield from self.errors
+        # A file that was not compared counts if a closed segment waits for it.
+        yield from (each for each in +self.wanted if each is not SnapshotVerdict.UNVERIFIED)
+        yield from problems_of(self.verdicts, cleared={Verdict.UNVERIFIED_SNAPSHOT})
         if self.unread:
-            return ExitCode.PARTIAL
-        lost = self.lost_indexes or self.lost_below_log_start
-        wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
-        refuses = is_refused(self.verdicts) or lost or wrong or self.forgotten or self.unlocated
-        return ExitCode.GATE_REFUSED if refuses else ExitCode.OK
+            yield Verdict.UNVERIFIED_SNAPSHOT
+        if self.lost_indexes or self.lost_below_log_start:
+            yield OtherProblem.LOST_INDEX
+        if self.forgotten:
+            yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
+        if self.unlocated:
+            yield Verdict.UNKNOWN_LOG_START
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:

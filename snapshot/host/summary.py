@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.host_commands import HostCommands
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
@@ -157,12 +157,19 @@ class Host:
         """Processes that hold a .lock; 0 stands for one of another container."""
         return sorted({each.holder.pid for each in self.log_dirs if each.holder})
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
-        waits = bool(self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start or self.forgotten)
-        waits |= bool(self.unlocated)
-        return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.findings
+        yield from self.errors
+        yield from +self.blocked
+        if self.missing:
+            yield Verdict.MISSING_SNAPSHOT
+        if self.lost_indexes or self.lost_below_log_start:
+            yield OtherProblem.LOST_INDEX
+        if self.forgotten:
+            yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
+        if self.unlocated:
+            yield Verdict.UNKNOWN_LOG_START
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""

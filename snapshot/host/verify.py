@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
+from tiersnap.snapshot.errors import CorruptSnapshotError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
@@ -96,16 +96,11 @@ class Verification:
         """Number of files that agree with the log."""
         return self.counts[SnapshotVerdict.MATCHES] + self.counts[SnapshotVerdict.EXTENDS]
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, 6 where something was not read, 4 for a file that is not right, or 0.
-
-        4 or 3 also where remote storage was asked and does not tell how a log begins.
-        """
-        if self.counts[SnapshotVerdict.CORRUPT]:
-            return ExitCode.DATA_CORRUPT
-        wrong = ExitCode.GATE_REFUSED if self.right < self.compared else ExitCode.OK
-        return exit_code_of_all(self.findings, (), self.beginnings.exit_code or wrong)
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.findings
+        yield from +self.counts
+        yield from self.beginnings.errors()
 
     def _compared(self, named: NamedLogDir, partition: Partition, begins: Beginning) -> dict[int, Comparison]:
         filesystem, exactly = named.log_dir.filesystem, None

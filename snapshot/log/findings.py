@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.snapshot.errors import CorruptCheckpointError, ExitCode
+from tiersnap.snapshot.errors import CorruptCheckpointError
 
 
 class FindingKind(StrEnum):
@@ -94,21 +93,3 @@ def missing_checkpoint(path: str) -> Finding:
     """replication-offset-checkpoint that is not there beside partitions."""
     told = "not there, so no high watermark is known and nothing may be tiered; a running broker writes it every 5 s"
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)
-
-
-def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
-    """5 for damage, 6 for what is not here or may not be read, 4 for what waits for a person, 0 otherwise.
-
-    What is gone meanwhile does not count.
-    """
-    return exit_code_of_kinds(finding.finding_kind for finding in findings if not finding.is_gone)
-
-
-def exit_code_of_kinds(kinds: Iterable[FindingKind]) -> ExitCode:
-    """The same, of what was found at least once."""
-    found = set(kinds)
-    if found - NOT_DAMAGED - WAITS:
-        return ExitCode.DATA_CORRUPT
-    if found - WAITS:
-        return ExitCode.PARTIAL
-    return ExitCode.GATE_REFUSED if found else ExitCode.OK

@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
-from tiersnap.snapshot.gate.exit_code import exit_code_of_all
+from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, UsageError
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.disk import on_disk
-from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
@@ -42,6 +43,7 @@ class HostRepair:
     undone: list[str] = field(default_factory=list)  # sentences about what the next start of a broker deletes
     files: FileRepair | None = None  # repairs the other files; None leaves them alone
     file_actions: Counter[RepairAction] = field(default_factory=Counter)  # other files by what happens to them
+    waiting: set[Problem] = field(default_factory=set)  # why snapshots and other files are left as they are
 
     def __post_init__(self) -> None:
         self.findings += findings_of(self.log_dirs)
@@ -65,9 +67,11 @@ class HostRepair:
                 self.errors.append(error)
                 continue
             if each.uri not in self.unwritten:
-                self.actions.update(one.action for one in planned)
+                self._count(planned)
                 self.needed[each.uri] += _bytes(planned)
                 self.file_actions.update(one.action for one in files)
+                if any(one.action.waits for one in files):
+                    self.waiting.add(OtherProblem.UNREPAIRED_FILE)
                 yield each, partition, planned, files
             else:
                 self._count_unwritten(each, planned)
@@ -92,30 +96,26 @@ class HostRepair:
         return replace(self.files, is_kraft=is_kraft, apply=self.files.apply and writes)
 
     def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
-        self.actions.update(one.action for one in planned if not one.action.writes)
+        self._count(one for one in planned if not one.action.writes)
         self.unwritten[each.uri] += sum(one.action.writes for one in planned)
         self.lacking[each.uri] += _bytes(planned)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for partitions that were not ended, or what was met where nothing was written.
+    def _count(self, planned: Iterable[PlannedSnapshot]) -> None:
+        for one in planned:
+            self.actions[one.action] += 1
+            if one.action is RepairAction.NO_START:
+                self.waiting.add(Verdict.UNKNOWN_LOG_START)
+            elif one.action.waits:
+                self.waiting.add(one.found)
 
-        Else 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
-        """
-        if self.errors and exit_code_of(self.findings) is not ExitCode.DATA_CORRUPT:
-            actions = self.actions + self.file_actions
-            has_written = any(count for action, count in actions.items() if action.writes)
-            return ExitCode.PARTIAL if has_written else self.errors[0].exit_code
-        return exit_code_of_all(self.findings, (), self._of_snapshots())
-
-    def _of_snapshots(self) -> ExitCode:
-        if self.beginnings.may_pass:
-            return ExitCode.TRANSIENT
-        if self.actions[RepairAction.UNVERIFIED]:
-            return ExitCode.PARTIAL
-        actions = self.actions + self.file_actions
-        waits = any(count for action, count in actions.items() if action.waits)
-        return ExitCode.GATE_REFUSED if waits or self.undone else self.beginnings.exit_code
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met and is not repaired."""
+        yield from self.findings
+        yield from self.errors
+        yield from self.waiting
+        yield from self.beginnings.errors()
+        if self.undone:
+            yield OtherProblem.LOST_INDEX
 
 
 def _bytes(planned: Iterable[PlannedSnapshot]) -> int:

@@ -16,12 +16,12 @@ it (AS_BROKER) also the file where the files begin (partition_state.ReplayState)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError, UnknownStateError
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import Partition
@@ -234,9 +234,9 @@ class Beginnings:
                 self.away = error.message
         return Beginning(True, why=self.away, may_pass=True)
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """3 where it may be known later, 4 where nothing tells it, 0 otherwise."""
+    def errors(self) -> Iterator[TiersnapError]:
+        """Yield an error for each log whose state at its first file is unknown."""
         if self.may_pass:
-            return ExitCode.TRANSIENT
-        return ExitCode.GATE_REFUSED if self.unknown or self.unlocated else ExitCode.OK
+            yield TransientError(self.away or "remote storage does not answer", hint="run the same command again")
+        for name, why in (self.unknown | self.unlocated).items():
+            yield UnknownStateError(f"{name}: {why}")

@@ -19,7 +19,8 @@ from tests.reference.command import Ran, tiersnap
 from tests.reference.situations import SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit.test_exit_codes import told_code
 from tiersnap.snapshot.exactly_once.models.audit_rules import Harm
-from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.log.findings import FindingKind
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -89,8 +90,6 @@ def test_decode_and_audit_end_as_the_page_says(
     codes = {}
     for name, site in sites.items():
         below = tuple(f"{log_dir}/" for log_dir in site.log_dirs)
-        found = exit_code_of_kinds(
-            FindingKind(each["finding_kind"]) for each in findings if each["path"].startswith(below)
-        )
+        found = exit_code_of(FindingKind(each["finding_kind"]) for each in findings if each["path"].startswith(below))
         codes[name] = 5 if harmed & {*map(str, site.log_dirs)} else int(found)
     assert codes == {name: told_code(name, column) for name in sites}

@@ -16,13 +16,13 @@ from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.poisoned_tier import NOW, poisoned_tier
 from tests.spark.small_fleet import TOPIC_ID
-from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.snapshot.errors import ExitCode, TransientError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.metrics.of_run import of_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -93,15 +93,15 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     assert tiered() == {}
     ran = run_led(2, -1)
     assert [error.message.split(";")[0] for error in ran.errors] == ["orders-1: it has no leader now"]
-    assert exit_code(ran, settings) is ExitCode.TRANSIENT
+    assert exit_code_of(ran.problems(settings)) is ExitCode.TRANSIENT
     assert tiered() == {0: [0]}
     ran = run_led(2, 1)
-    assert exit_code(ran, settings) is ExitCode.OK
+    assert exit_code_of(ran.problems(settings)) is ExitCode.OK
     assert tiered() == {0: [0], 1: [0, 5]}
     # What was replayed of it is no partition that is gone while it has no leader; led elsewhere, it is.
     ran = run_led(2, -1)
-    assert (ran.did_nothing, ran.partitions, exit_code(ran, settings)) == (True, 1, ExitCode.TRANSIENT)
-    assert exit_code(run_led(2, 2), settings) is ExitCode.OK
+    assert (ran.did_nothing, ran.partitions, exit_code_of(ran.problems(settings))) == (True, 1, ExitCode.TRANSIENT)
+    assert exit_code_of(run_led(2, 2).problems(settings)) is ExitCode.OK
     rows = DeltaTable(str(tmp_path / "warehouse" / "partitions")).to_pyarrow_table().to_pylist()
     gone = [(Path(row["log_dir"]).name, row["partition"]) for row in rows if row["kind"] == "GONE"]
     assert gone == [("broker-1", 1)]
@@ -127,7 +127,7 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     (expected,) = json.loads(named.out)["result"]["forgotten"]
     assert (found.log_dir, found.topic, found.partition, found.lead) == (sources[1], "churn", 0, sources[0])
     assert (found.known, found.living, found.meets) == tuple(expected[name] for name in ("known", "living", "meets"))
-    assert exit_code(ran, settings) is ExitCode.GATE_REFUSED
+    assert exit_code_of(ran.problems(settings)) is ExitCode.GATE_REFUSED
     (sample,) = (
         each for each in of_run(ran.report, ExitCode.OK, errors=0) if each.name.endswith("forgotten_producers")
     )
@@ -152,6 +152,6 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     assert tiersnap("repair", rebuilt.logs, "--remote", right.remote, *NOW, "--replace", "--apply").exit_code == 0
     ran = run_job(spark, settings)
     assert ran.report is not None
-    assert (ran.report.forgetful, exit_code(ran, settings)) == ((), ExitCode.OK)
+    assert (ran.report.forgetful, exit_code_of(ran.problems(settings))) == ((), ExitCode.OK)
     assert reported() == [[], [], False]
     assert run_job(spark, settings).did_nothing

@@ -27,7 +27,6 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.poisoned_tier import poisoned_tier
 from tests.reference.tiered import aiven
 from tests.unit.test_scan_window import brokers_files
-from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import changes, decoding, listing, replaying, tiering
 from tiersnap.jobs.pipeline.before_spark import LEADERS
 from tiersnap.jobs.pipeline.collected_headers import collected_batches
@@ -47,8 +46,9 @@ from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
-from tiersnap.snapshot.errors import TransientError, UnfinishedError
-from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
 from tiersnap.snapshot.replay.replay_start import is_continued
 from tiersnap.snapshot.tables.all_tables import TABLES
@@ -386,7 +386,7 @@ def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
         count_findings(outcome, of_findings(findings).collect(), findings)
         assert (outcome.finding_count, outcome.findings) == (len(found), found[:MOST_TOLD])
         settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
-        assert exit_code(outcome, settings) is exit_code_of(found)
+        assert exit_code_of(outcome.problems(settings)) is exit_code_of(found)
 
 
 @pytest.mark.nightly
@@ -400,7 +400,7 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
         outcome = RunOutcome()
         listed = spark.createDataFrame(pa.Table.from_pylist(rows, LISTED))
         count_doubt(outcome, asked([of_listing(listed)]).doubted, "s3://elsewhere/")
-        assert exit_code(outcome, settings) == code
+        assert exit_code_of(outcome.problems(settings)) == code
         said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
         assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
 
@@ -492,8 +492,8 @@ def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_
         (UnfinishedError, "unknown-0: the cluster has no such partition"),
         (TransientError, "unled-0: it has no leader now"),
     ]
-    assert (outcome.error_count, outcome.is_transient) == (3, False)
+    assert outcome.error_codes == {ExitCode.PARTIAL: 2, ExitCode.TRANSIENT: 1}
     assert "2 replicas" in outcome.errors[2].message
     passing = RunOutcome()
     count_unled(passing, listing.unled(rows, leaders).where("topic = 'unled'"))
-    assert (passing.error_count, passing.is_transient) == (1, True)
+    assert passing.error_codes == {ExitCode.TRANSIENT: 1}

@@ -29,7 +29,7 @@ from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.marker import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
-from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UnfinishedError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
@@ -305,7 +305,7 @@ def test_what_cannot_be_collected_stays_as_it_was_and_is_said(logs: Path, to: Pa
     with (logs / "orders-0" / f"{10:020d}.snapshot").open("wb") as file:
         file.truncate(2 << 30)
     first, second = collect(logs, to)
-    assert isinstance(first.error, UsageError)
+    assert isinstance(first.error, UnfinishedError)
     assert f"{10:020d}.snapshot: {2 << 30} bytes, and no snapshot has as many" in first.error.message
     assert second.error is None
     assert seen(to) == before

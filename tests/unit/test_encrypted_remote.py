@@ -86,7 +86,7 @@ def test_tier_refuses_plain_text_by_the_manifest_of_the_partition(store: Directo
     assert sum(info.key.endswith((".log", ".snapshot")) for info in store.list()) == 2, "not a byte"
     assert json.loads(ran.out)["result"]["encryption"] == {"ENCRYPTED": 1}
     report = tiersnap("tier", source, "--remote", store.root, "--report", store.root.parent / "page", "--all")
-    assert report.exit_code == 0, "a plan refuses nothing"
+    assert report.exit_code == 4, "as with --apply"
     rows = json.loads((store.root.parent / "page" / "readiness.json").read_text())
     assert f"{key} shows encryption" in json.dumps(rows)
     allowed = run(store, source, "--topic", "orders", "--allow-plaintext", "--apply")

@@ -13,14 +13,15 @@ from tiersnap.snapshot.errors import (
     CorruptDataError,
     GateError,
     NewerFormatError,
+    ObjectExistsError,
     RecordedError,
+    RemoteStorageError,
     TiersnapError,
     TransientError,
     UnfinishedError,
     UsageError,
     failure,
-    names_of_damage,
-    names_of_refusals,
+    names_of,
 )
 
 pytestmark = pytest.mark.unit
@@ -35,8 +36,11 @@ pytestmark = pytest.mark.unit
         (CorruptDataError("damaged", hint="look"), CorruptDataError),
         (OtherLayoutError("refused", hint="the other"), GateError),
         (GateError("refused", hint="the other"), GateError),
-        (UsageError("no such place", hint="name another"), UnfinishedError),
-        (NewerFormatError("of a newer tiersnap", hint="update"), UnfinishedError),
+        (UsageError("no such place", hint="name another"), UsageError),
+        (RemoteStorageError("access denied", hint="ask for it"), UsageError),
+        (NewerFormatError("of a newer tiersnap", hint="update"), UsageError),
+        (ObjectExistsError("other content", hint="look"), GateError),
+        (UnfinishedError("a part failed", hint="look"), UnfinishedError),
     ],
 )
 def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words(
@@ -52,10 +56,10 @@ def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words
     ("told", "kind", "hint"),
     [
         ({"is_transient": True}, TransientError, "run the same command again"),
-        ({"is_transient": False, "error_type": "CorruptSnapshotError"}, CorruptDataError, "exit code 5"),
-        ({"is_transient": False, "error_type": "GateError"}, GateError, "exit code 4"),
-        ({"is_transient": False, "error_type": "KeyError"}, UnfinishedError, "exit code 6"),
-        ({"is_transient": False}, UnfinishedError, "exit code 6"),
+        ({"is_transient": False, "error_type": "CorruptSnapshotError"}, CorruptDataError, "Exit codes"),
+        ({"is_transient": False, "error_type": "GateError"}, GateError, "Exit codes"),
+        ({"is_transient": False, "error_type": "KeyError"}, UnfinishedError, "Exit codes"),
+        ({"is_transient": False}, UnfinishedError, "Exit codes"),
     ],
 )
 def test_an_error_without_a_hint_is_given_where_to_read_on(
@@ -71,7 +75,7 @@ def test_columns_of_an_error_are_those_of_its_record() -> None:
 
 
 def test_names_of_a_kind_are_those_that_end_with_its_exit_code_however_far_below() -> None:
-    damage, refusals = names_of_damage(), names_of_refusals()
+    damage, refusals = names_of(CorruptDataError), names_of(GateError)
     assert {"CorruptDataError", "CorruptSnapshotError", "CorruptSegmentError", "LostCopyError"} <= damage
     assert "NewerFormatError" not in damage
     assert {"GateError", "MissingProducerSnapshotError", "OtherLayoutError", "SegmentHoleError"} <= refusals

@@ -20,13 +20,13 @@ from tests.reference.fleet_joins import Row, Tables, partition_change
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
-from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.before_spark import discover, run_input
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.log.findings import FindingKind, exit_code_of_kinds
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
@@ -130,14 +130,14 @@ def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:
     if said["errors"]:
         return None
     outcome = RunOutcome()
-    kinds = [FindingKind(each["finding_kind"]) for each in said["result"]["findings"]]
-    outcome.take_findings(exit_code_of_kinds([*kinds, *(each.finding_kind for each in found)]))
+    kinds = {FindingKind(each["finding_kind"]) for each in said["result"]["findings"]}
+    outcome.kinds = kinds | {each.finding_kind for each in found}
     scanned = tiersnap("scan", *site.log_dirs, *NOW, "--remote", site.remote)
     outcome.forgetful_count = sum(row["known"] is not None for row in scanned.rows)
     for each in host.rows:
         for verdict, count in each["verdicts"].items():
             outcome.verdicts[Verdict(verdict)] = outcome.verdicts.get(Verdict(verdict), 0) + count
-    return int(exit_code(outcome, settings))
+    return int(exit_code_of(outcome.problems(settings)))
 
 
 def codes_of_decode(site: Site) -> Iterator[int]:
@@ -154,9 +154,9 @@ def codes_of_decode(site: Site) -> Iterator[int]:
     changed = [partition_change(row, Tables(), options_digest=0, check_crc=True) for row in listed]
     wanted = [{**change, **segment} for change in changed for segment in change["wanted"]]
     decoded = _rows(DecodeSegments(True, 1), wanted, WANTED)
-    yield int(exit_code_of_kinds(kinds))
+    yield int(exit_code_of(kinds))
     kinds += [FindingKind(row["finding_kind"]) for row in decoded if row["finding_kind"] is not None]
-    yield from [int(exit_code_of_kinds(kinds))] * 2
+    yield from [int(exit_code_of(kinds))] * 2
 
 
 def _rows(task: Task, rows: list[Row], schema: pa.Schema) -> list[Row]:

@@ -17,9 +17,11 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, SegmentToPublish
-from tiersnap.remote_storage.unblock.freeing import Freeing, exit_code_of
+from tiersnap.remote_storage.unblock.freeing import Freeing
+from tiersnap.remote_storage.unblock.unblock import Unblocked
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
 
@@ -180,27 +182,24 @@ def test_how_it_ended_is_what_the_copier_does_next(progress, end, said):
     assert said in freeing.reason
 
 
-def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
+def test_exit_code_of_a_partition_is_that_of_its_end_or_its_refusal():
+    def code(*freeings: Freeing) -> ExitCode:
+        return exit_code_of(Unblocked(1, freeings).problems())
+
     def ended(end: End) -> Freeing:
         return Freeing(stuck().stuck, end=end)
 
-    passing, for_good = stuck(), stuck()
+    passing, for_good, damaged = stuck(), stuck(), stuck()
     passing.plan([], plan(refusal=TransientError("no leader")), applied=True, replace=False)
     for_good.plan([], plan(refusal=GateError("another log")), applied=True, replace=False)
-    assert (passing.end, passing.reason, for_good.end) == (End.REFUSED, "no leader", End.REFUSED)
-    assert exit_code_of([]) is ExitCode.OK
-    assert exit_code_of([ended(End.FREED), ended(End.PLANNED)]) is ExitCode.OK
-    assert exit_code_of([passing, passing]) is ExitCode.TRANSIENT
-    assert exit_code_of([passing, for_good]) is ExitCode.GATE_REFUSED
-    assert exit_code_of([passing, ended(End.BLOCKED)]) is ExitCode.GATE_REFUSED
-    damaged = stuck()
     damaged.plan([], plan(refusal=CorruptDataError("not a record")), applied=True, replace=False)
-    for done in (End.FREED, End.RESTART, End.STUCK_AHEAD):
-        assert exit_code_of([for_good, ended(done)]) is ExitCode.PARTIAL
-        assert exit_code_of([damaged, for_good, ended(done)]) is ExitCode.DATA_CORRUPT
-    assert exit_code_of([ended(End.FREED)], refused=1) is ExitCode.PARTIAL
-    assert exit_code_of([passing], refused=1) is exit_code_of([], refused=1) is ExitCode.GATE_REFUSED
-    assert exit_code_of([damaged], refused=1) is ExitCode.DATA_CORRUPT
+    assert (passing.end, passing.reason, for_good.end) == (End.REFUSED, "no leader", End.REFUSED)
+    assert code() is code(ended(End.FREED), ended(End.PLANNED)) is ExitCode.OK
+    assert code(passing, for_good, ended(End.FREED)) is ExitCode.TRANSIENT
+    assert code(for_good) is code(ended(End.BLOCKED)) is ExitCode.GATE_REFUSED
+    assert code(ended(End.RESTART)) is code(ended(End.STUCK_AHEAD)) is ExitCode.PARTIAL
+    assert code(for_good, ended(End.RESTART)) is ExitCode.GATE_REFUSED
+    assert code(damaged, passing, for_good) is ExitCode.DATA_CORRUPT
 
 
 def test_plan_with_nothing_but_segments_that_are_held_back_is_refused():

@@ -152,10 +152,10 @@ def test_files_that_are_there_are_replaced_only_when_told_and_only_if_they_are_w
     put(store, {916: expected(916)}, run_id="r2")
     right = (folder / f"{916:020d}.snapshot").read_bytes()
     assert 916 not in actions(install(store, folder, "--replace"))
-    for wrong, verdict in ((EMPTY, "SUSPECT"), (right[:-1], "CORRUPT")):
+    for wrong, verdict, code in ((EMPTY, "SUSPECT", 4), (right[:-1], "CORRUPT", 5)):
         (folder / f"{916:020d}.snapshot").write_bytes(wrong)
         refused = install(store, folder, "--apply")
-        assert (refused.exit_code, actions(refused)[916]) == (4, "NEEDS_REPLACE"), verdict
+        assert (refused.exit_code, actions(refused)[916]) == (code, "NEEDS_REPLACE"), verdict
         assert (folder / f"{916:020d}.snapshot").read_bytes() == wrong
         blind = install(store, folder, "--no-compare", "--replace")
         assert actions(blind).get(916) == ("REPLACE" if verdict == "CORRUPT" else None), "nobody looked"

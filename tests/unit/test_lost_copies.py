@@ -11,7 +11,7 @@ from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
 )
-from tiersnap.remote_storage.publish.publish import exit_code_of
+from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.remote_storage.publish.publish_plan import (
     PublishAction,
     PublishPlan,
@@ -19,6 +19,7 @@ from tiersnap.remote_storage.publish.publish_plan import (
     plan_segments,
 )
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 
 pytestmark = pytest.mark.unit
 
@@ -275,7 +276,7 @@ def test_a_lost_copy_is_named_though_none_of_ours_is_near_and_the_rest_is_publis
     assert isinstance(error, LostCopyError)
     assert lost.id.segment_id in error.message
     assert "local.retention.ms" in error.hint
-    assert exit_code_of([told]) is exit_code_of([told, PublishPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
+    assert exit_code_of(Published([told, PublishPlan(PARTITION)]).errors) is ExitCode.DATA_CORRUPT
 
 
 def test_what_is_lost_in_part_below_the_log_start_is_named_and_what_is_wholly_is_not():

@@ -13,7 +13,7 @@ import pytest
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
-from tests.unit.test_mend import Brokers
+from tests.unit.test_mend import Brokers, code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs
 from tiersnap.remote_storage.cluster.missing_objects import find_missing
@@ -25,7 +25,7 @@ from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import MakeAgain, RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
+from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import check_known
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -182,7 +182,7 @@ def test_what_nobody_can_tell_is_refused_by_name(at):
         and "its log is nowhere" in said[1]
         and "the tier does not tell the producer state at" in said[2]
     )
-    assert exit_code_of(done) is ExitCode.GATE_REFUSED
+    assert code_of(done) is ExitCode.GATE_REFUSED
     assert second not in {info.key for info in tier.store.list()}
 
 
@@ -231,7 +231,7 @@ def test_what_came_back_from_elsewhere_is_no_failure_of_its_partition(at):
     logs = RemoteLogs(replace(tier.location, store=store), MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     done = list(MakeAgain(logs, lambda _: None, False, apply=True).each([back, lost]))
     assert done[0] == back and done[1].error is not None
-    assert exit_code_of(done) is ExitCode.PARTIAL
+    assert code_of(done) is ExitCode.TRANSIENT
 
 
 def test_an_index_that_is_there_must_be_right(at):
@@ -289,7 +289,7 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     tier.lose(1, ".snapshot")
     done = tier.mend()
     assert "its claim vouches for a snapshot with CRC 00000007" in outcomes(done)[0]
-    assert exit_code_of(done) is ExitCode.GATE_REFUSED
+    assert code_of(done) is ExitCode.GATE_REFUSED
 
 
 def test_no_attempt_deletes_what_came_back_after_another_one_finished(at):
@@ -319,7 +319,7 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     at_work = claim_protocol.claim(tier.store, claimed, other)
     tier.lose(1, ".indexes")
     done = tier.mend()
-    assert "held since" in outcomes(done)[0] and exit_code_of(done) is ExitCode.TRANSIENT
+    assert "held since" in outcomes(done)[0] and code_of(done) is ExitCode.TRANSIENT
     claim_protocol.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -27,7 +27,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
-from tiersnap.remote_storage.mend.mending import Mending, exit_code_of, plan_mending
+from tiersnap.remote_storage.mend.mending import Mending, plan_mending
 from tiersnap.remote_storage.mend.put_back import PutBack
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -36,7 +36,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutResult
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
@@ -49,6 +50,10 @@ LAYOUTS = pytest.mark.parametrize(
     [(AIVEN, AIVEN), (LOCAL, LOCAL), (AIVEN, LOCAL), (LOCAL, AIVEN)],
     ids=["aiven", "local", "aiven-local", "local-aiven"],
 )
+
+
+def code_of(done: Iterable[Mending], failures: Iterable[TiersnapError] = ()) -> ExitCode:
+    return exit_code_of([*(each.error for each in done if each.error is not None), *failures])
 
 
 @pytest.fixture
@@ -122,7 +127,7 @@ def test_mend_makes_the_objects_that_an_upload_there_would_have_made(lies_as, la
     planned = plan_mending(RemoteLocation(wrong, lies_as), missing.segments, RemoteLocation(right, layout))
     action = MendAction.COPY if lies_as is layout else MendAction.REBUILD
     assert {(each.action, each.outcome) for each in planned} == {(action, MendOutcome.PLANNED)}
-    assert (objects(right), exit_code_of(planned)) == ({}, ExitCode.OK), "a plan"
+    assert (objects(right), code_of(planned)) == ({}, ExitCode.OK), "a plan"
     done = mended(brokers, wrong, right, lies_as, layout)
 
     assert [each.outcome for each in done] == [MendOutcome.MENDED] * 3, [each.error for each in done]
@@ -171,7 +176,7 @@ def test_mend_takes_back_what_brokers_deleted_meanwhile(lies_as, layout, folder,
         planned = plan_mending(RemoteLocation(wrong, lies_as), brokers.missing(right, layout).segments[:1], target)
         (done,) = put_back(wrong, target, and_delete).each(planned)
         assert (done.outcome, objects(right)) == (MendOutcome.DELETED, {}), reads
-        assert exit_code_of([done]) is ExitCode.OK
+        assert code_of([done]) is ExitCode.OK
 
 
 def test_mend_overwrites_nothing_and_goes_on_with_the_next(folder, wrong, right):
@@ -182,7 +187,7 @@ def test_mend_overwrites_nothing_and_goes_on_with_the_next(folder, wrong, right)
     done = mended(brokers, wrong, right, AIVEN, AIVEN)
     assert [each.outcome for each in done] == [MendOutcome.FAILED, MendOutcome.MENDED, MendOutcome.MENDED]
     assert key in str(done[0].error)
-    assert exit_code_of(done) is ExitCode.PARTIAL
+    assert code_of(done) is ExitCode.GATE_REFUSED
     assert AIVEN.object_keys(segments[0])[-1] not in objects(right), "what readers look for comes last"
     assert right.get(key) == b"somebody else's"
 
@@ -199,7 +204,7 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     said = [str(each.error) for each in planned]
     assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
     done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
-    assert (done, objects(right), exit_code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
+    assert (done, objects(right), code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(aiven(right), others[:1], aiven(right))
     assert "no object of it" in str(absent[0].error)
 
@@ -213,7 +218,7 @@ def test_mend_refuses_plain_text_among_encrypted_segments(lies_as, folder, wrong
     planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right), allow_plaintext=False)
     assert {each.outcome for each in planned} == {MendOutcome.FAILED}
     assert manifest in str(planned[0].error) and "--allow-plaintext" in planned[0].error.hint
-    assert exit_code_of(planned) is ExitCode.GATE_REFUSED
+    assert code_of(planned) is ExitCode.GATE_REFUSED
 
     planned = plan_mending(RemoteLocation(wrong, lies_as), missing, aiven(right))
     assert {each.outcome for each in planned} == {MendOutcome.PLANNED}
@@ -269,7 +274,7 @@ def test_mend_puts_back_no_damaged_object_and_says_why(folder, wrong, right, num
         done = list(put_back(wrong, target, brokers.read, apply=apply).each(planned))
         assert [each.outcome for each in done] == [outcome, MendOutcome.FAILED, outcome]
         assert why in str(done[1].error)
-        assert exit_code_of(done) is ExitCode.PARTIAL
+        assert code_of(done) is ExitCode.DATA_CORRUPT
     assert not [name for name in objects(right) if segments[1].id.segment_id in name]
 
 
@@ -338,7 +343,7 @@ def test_mend_sees_that_the_store_has_other_content(folder, wrong, right):
     assert {each.outcome for each in done} == {MendOutcome.FAILED}
     assert "has other content than it was sent" in str(done[0].error)
     assert objects(right) == {}
-    assert exit_code_of(done) is ExitCode.TRANSIENT
+    assert code_of(done) is ExitCode.TRANSIENT
     assert {each.outcome for each in mended(brokers, wrong, right, AIVEN, AIVEN)} == {MendOutcome.MENDED}
 
 
@@ -402,11 +407,9 @@ def test_exit_code_of_a_mending_is_that_of_its_failures():
     done = Mending(missing, MendAction.COPY, MendOutcome.MENDED)
     damaged = Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=CorruptDataError("x"))
     passing = Mending(missing, MendAction.COPY, MendOutcome.FAILED, error=TransientError("x"))
-    assert exit_code_of([]) is ExitCode.OK
-    assert exit_code_of([done]) is ExitCode.OK
-    assert exit_code_of([done, passing]) is ExitCode.PARTIAL
-    assert exit_code_of([passing]) is ExitCode.TRANSIENT
-    assert exit_code_of([passing, damaged]) is ExitCode.DATA_CORRUPT
+    assert code_of([]) is code_of([done]) is ExitCode.OK
+    assert code_of([passing]) is code_of([done, passing]) is ExitCode.TRANSIENT
+    assert code_of([passing, damaged]) is ExitCode.DATA_CORRUPT
 
 
 class Rotten(DirectoryStore):

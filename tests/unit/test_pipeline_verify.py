@@ -31,7 +31,7 @@ def test_a_file_compared_with_nothing_is_unverified(tmp_path: Path, capsys: pyte
     folder = tmp_path / "payments-0"
     folder.mkdir()
     (folder / "00000000000000000001.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
-    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
+    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 6
     assert "UNVERIFIED" in capsys.readouterr().out
 
 
@@ -57,5 +57,5 @@ def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys:
     (folder / "00000000000000000281.snapshot").mkdir(parents=True)
     assert verify(str(tmp_path)) == 5
     assert "UNREADABLE_FILE" in capsys.readouterr().err
-    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
+    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 6
     assert "a folder" in capsys.readouterr().out

@@ -142,4 +142,4 @@ def test_publish_writes_nothing_without_a_proof_and_needs_none_for_nothing(clust
     assert not any(cluster.log.values())
     MetadataTopic.of(cluster).publish((PARTITION, record) for record in records(*finished))
     done = publish(cluster, disk, store).run(finished, apply=True)
-    assert (done.exit_code, done.records, done.proof) == (0, 0, None)
+    assert (done.errors, done.records, done.proof) == ([], 0, None)

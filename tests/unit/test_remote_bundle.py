@@ -16,7 +16,7 @@ from tiersnap.snapshot.errors import (
     IncompleteBundleError,
     MissingProducerSnapshotError,
     TransientError,
-    UsageError,
+    UnfinishedError,
 )
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -243,5 +243,5 @@ def test_a_source_that_may_not_be_read_is_a_matter_of_permissions(tmp_path):
             raise PermissionError(13, "Permission denied", path)
 
     file = SourceFile(Forbidden(), "/log", 1)
-    with pytest.raises(UsageError, match="not readable"):
+    with pytest.raises(UnfinishedError, match="not readable"):
         file.read()

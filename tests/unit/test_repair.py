@@ -132,7 +132,7 @@ class TestReplacing:
 
         ran = tiersnap("repair", log_dir, "--apply")
 
-        assert_said(ran, 4, "--replace")
+        assert_said(ran, 4 if data == WITHOUT_PRODUCERS else 5, "--replace")
         assert actions(ran) == {offset: "NEEDS_REPLACE"}
         assert wrong.read_bytes() == data
         assert_said(tiersnap("repair", log_dir, "--replace", "--apply"), 0)
@@ -351,7 +351,7 @@ def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(lo
     other = shutil.copytree(bare, log_dir / "orders-1")
     file_of(bare, 5, ".snapshot").mkdir()
     ran = tiersnap("repair", log_dir, "--apply")
-    assert_said(ran, 6, "there is something that is no file")
+    assert_said(ran, 4, "there is something that is no file")
     assert {row["partition"] for row in ran.rows} == {"orders-1"}
     assert file_of(other, 5, ".snapshot").is_file()
     assert "start the broker" not in ran.err

@@ -25,6 +25,7 @@ from tests.unit.test_log_begins_in_remote_storage import (
     tier,
 )
 from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair import files
@@ -134,7 +135,7 @@ def test_where_remote_storage_does_not_answer_nothing_is_made_and_a_later_call_m
     job = HostRepair(opened, PlanOptions(Expiry(None, NOW), above_newest=True), beginnings=Beginnings(answers_not))
     ((_, _, planned, _),) = job.plans(selected_of(opened, Selection()), files.nowhere)
     assert {each.action for each in planned} == {RepairAction.NO_START}
-    assert (job.exit_code, job.beginnings.unknown) == (3, {"orders-0": "a time-out"})
+    assert (exit_code_of(job.problems()), job.beginnings.unknown) == (3, {"orders-0": "a time-out"})
 
 
 def test_killed_anywhere_it_leaves_whole_right_files_and_the_next_call_finishes(

@@ -17,6 +17,7 @@ from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tests.reference.poisoned_tier import NOW as REPLICA_NOW
 from tests.reference.poisoned_tier import PoisonedTier, poisoned_tier
 from tests.unit.test_make_again import DAY, NOW
+from tests.unit.test_mend import code_of
 from tests.unit.test_poisoned_tier import LAYOUTS, state
 from tiersnap.jobs import options
 from tiersnap.remote_storage.check.local_log import LocalLogs, local_logs
@@ -31,7 +32,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend_tier import MendRequest, MendTier
-from tiersnap.remote_storage.mend.mending import Mending, exit_code_of
+from tiersnap.remote_storage.mend.mending import Mending
 from tiersnap.remote_storage.mend.right_segments import MendRules
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
@@ -311,7 +312,7 @@ def test_a_segment_whose_object_does_not_come_back_now_is_left_to_the_next_run(r
     store, source = NoPut(right.store, lost), MemoryStore() if has_source else None
     done = right.mend(store=store, source=source, depth=CheckDepth.METADATA)
     assert [each.outcome for each in done] == [MendOutcome.FAILED]
-    assert exit_code_of(done, right.failures) is ExitCode.TRANSIENT
+    assert code_of(done, right.failures) is ExitCode.TRANSIENT
     assert {info.key for info in right.store.list() if "/claims/" not in info.key} == objects
     assert told(right.mend(source=source)) == [("REBUILD", "MENDED")]
     assert {info.key for info in right.store.list()} == {*objects, lost}
@@ -331,7 +332,7 @@ def test_a_segment_of_which_another_run_puts_an_object_back_is_left_to_the_next_
     right.store.delete([lost])
     objects = {info.key for info in right.store.list()}
     done = right.mend(store=Twice(right.store, lost), depth=CheckDepth.METADATA)
-    assert exit_code_of(done, right.failures) is ExitCode.TRANSIENT
+    assert code_of(done, right.failures) is ExitCode.TRANSIENT
     assert {info.key for info in right.store.list() if "/claims/" not in info.key} == {*objects, lost}
 
 
@@ -513,8 +514,7 @@ def test_mend_goes_on_if_one_partition_cannot_be_checked(poisoned):
     assert outcomes(done) == BOTH
     (failure,) = poisoned.failures
     assert failure.message == "a-other: AccessDenied"
-    assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
-    assert exit_code_of([], poisoned.failures) is failure.exit_code
+    assert code_of(done, poisoned.failures) is failure.exit_code
 
 
 def test_mend_goes_on_if_the_plan_of_one_partition_fails(poisoned):
@@ -523,7 +523,7 @@ def test_mend_goes_on_if_the_plan_of_one_partition_fails(poisoned):
     done = poisoned.mend(source=source)
     assert outcomes(done) == BOTH
     assert [each.message for each in poisoned.failures] == ["a-other: AccessDenied"]
-    assert exit_code_of(done, poisoned.failures) is ExitCode.PARTIAL
+    assert code_of(done, poisoned.failures) is ExitCode.USAGE
 
 
 def test_mend_asks_no_further_partition_of_a_store_that_does_not_answer(poisoned):

@@ -103,7 +103,7 @@ def test_tiering_records_it_and_goes_not_over_another_clusters_segments(tmp_path
     shutil.rmtree(remote / "tv2-KzhyM4gAQz-9kd6uuQ6OKg")
     before = files(remote)
     refused = tier(logs, remote, "--apply")
-    assert refused.exit_code == 6
+    assert refused.exit_code == 4
     assert "another cluster" in refused.err
     assert files(remote) == before
 

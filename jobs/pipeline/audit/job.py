@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,10 @@ from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
@@ -74,11 +75,13 @@ class AuditOutcome:
         """Return the number of findings."""
         return sum(self.counts.values())
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 where exactly-once was broken or a log is damaged, 6 where something was not read."""
-        has_harm = any(count for harm, count in self.harms.items() if harm != Harm.NONE)
-        return ExitCode.DATA_CORRUPT if has_harm or self.cut_segments else self.damage.exit_code
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.damage.kinds
+        if any(count for harm, count in self.harms.items() if harm != Harm.NONE):
+            yield OtherProblem.BROKEN_EXACTLY_ONCE
+        if self.cut_segments:
+            yield OtherProblem.CUT_SEGMENT
 
 
 def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:

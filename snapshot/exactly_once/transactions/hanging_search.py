@@ -11,10 +11,9 @@ Of several replicas the newest one speaks: one whose broker is down does not hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
 from tiersnap.snapshot.exactly_once.transactions.hanging import (
     JudgedTransaction,
@@ -26,7 +25,8 @@ from tiersnap.snapshot.exactly_once.transactions.transaction_log import Transact
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC
-from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
 from tiersnap.snapshot.log.log_start import begins_below, why_unknown
 
@@ -51,12 +51,11 @@ class HangingOutcome:
         is_wanted = self.verdicts[TransactionVerdict.UNKNOWN] and missing is not None
         return [*self.found, *([missing] if is_wanted and missing is not None else [])]
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """5 for damage, 4 where a transaction hangs, 6 for what is not here or may not be read, 0 otherwise."""
-        code = exit_code_of(self.findings)
-        is_hanging = any(verdict.is_hanging for verdict in self.verdicts)
-        return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.findings
+        if any(verdict.is_hanging for verdict in self.verdicts):
+            yield OtherProblem.HANGING_TRANSACTION
 
 
 @dataclass(frozen=True, slots=True)

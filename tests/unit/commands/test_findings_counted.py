@@ -11,7 +11,8 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 
 pytestmark = pytest.mark.unit
 

@@ -86,7 +86,7 @@ def test_tier_says_the_host_s_command_when_the_gate_refuses(disks: list[Path], t
     damaged.write_bytes(b"")
     (disks[0] / "orders-0" / "partition.metadata").unlink()
     ran = tiersnap("tier", *disks, "--remote", tmp_path / "remote", "--apply")
-    assert_said(ran, 4, "1 segment CORRUPT_SNAPSHOT: tiersnap tier ", "--replace --apply", "--topic-ids FILE")
+    assert_said(ran, 5, "1 segment CORRUPT_SNAPSHOT: tiersnap tier ", "--replace --apply", "--topic-ids FILE")
     assert "tiersnap run" not in ran.err
     assert f"tiersnap repair {shlex.join(map(str, disks))} --replace --apply" in ran.err
 
