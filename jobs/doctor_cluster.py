@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from msgspec import Meta
 
 from tiersnap.jobs.commands.publish import ProofRequest
+from tiersnap.jobs.doctor_location import JudgedLocation
 from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import and_more, of_row
@@ -20,6 +21,7 @@ from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
+from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -196,6 +198,18 @@ def lines_of(compared: Compared) -> Iterator[str]:
         )
     if len(missing.segments) > MOST_MISSING:
         yield and_more(len(missing.segments) - MOST_MISSING, "segment")
+
+
+def problems_of_cluster(
+    compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None
+) -> Iterator[OtherProblem]:
+    """Yield the problems that the cluster and its remote location show."""
+    if compared is not None and compared.missing.segments:
+        yield OtherProblem.LOST_REMOTE_SEGMENT
+    if copies.hung:
+        yield OtherProblem.HUNG_COPY
+    if location is not None and location.is_contradicted:
+        yield OtherProblem.OTHER_LOCATION
 
 
 def next_step(compared: Compared, log_dirs: Iterable[str]) -> Iterator[str]:

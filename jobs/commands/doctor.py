@@ -26,6 +26,7 @@ from tiersnap.jobs.doctor_cluster import (
     hung_after_option,
     lines_of,
     next_step,
+    problems_of_cluster,
     told_copies,
 )
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
@@ -46,7 +47,6 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -189,23 +189,11 @@ def doctor(
         tell_failures(output, errors)
     else:
         output.document(_result(host, answers, compared, copies, verified, location), errors=errors)
-    shown_by_cluster = _problems(compared, copies, location)
+    shown_by_cluster = problems_of_cluster(compared, copies, location)
     code = exit_code_of([*host.problems(), *shown_by_cluster, *problems_of(answers), *unanswered])
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
     return code
-
-
-def _problems(compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None) -> Iterator[OtherProblem]:
-    """Yield what the cluster and its remote location show."""
-    from tiersnap.snapshot.gate.exit_code import OtherProblem
-
-    if compared is not None and compared.missing.segments:
-        yield OtherProblem.LOST_REMOTE_SEGMENT
-    if copies.hung:
-        yield OtherProblem.HUNG_COPY
-    if location is not None and location.is_contradicted:
-        yield OtherProblem.OTHER_LOCATION
 
 
 def _look(

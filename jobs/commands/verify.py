@@ -112,7 +112,7 @@ def verify(
     broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
     damaged below it, or it may not be read). Where a log begins in remote storage its files are NOT_COMPARED, unless
     --remote says where that is. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or
-    UNVERIFIED, or --remote does not tell how a log begins, 6 when something of the log may not be read. `scan` says
+    --remote does not tell how a log begins, 6 when one is UNVERIFIED or something may not be read. `scan` says
     what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
     fold exactly.
 
