@@ -18,6 +18,8 @@ server_properties_option = once(
     "location.",
 )
 
+PROC = Path("/proc")
+
 
 def situation_options(remote_help: str, cluster_help: str) -> opt.Option:
     """Return the options of all facts, given to the command as `situation: Situation`."""
@@ -30,7 +32,7 @@ def situation_options(remote_help: str, cluster_help: str) -> opt.Option:
     ) -> Situation:
         source = click.get_current_context().get_parameter_source("layout")
         layout = None if source is ParameterSource.DEFAULT else view.layout
-        return gather(Given(log_dirs, server_properties, view.remote, layout, view.s3, cluster))
+        return gather(Given(log_dirs, server_properties, view.remote, layout, view.s3, cluster, PROC))
 
     return opt.as_one(
         "situation",

@@ -208,7 +208,7 @@ def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]
     A process is a broker if it holds `.lock` of one of the log directories that its settings name.
     """
     found = []
-    for process in sorted(each for each in proc.iterdir() if each.name.isdigit()):
+    for process in sorted(proc.glob("[0-9]*")):
         with suppress(OSError):
             if b"properties" not in (process / "cmdline").read_bytes():
                 continue

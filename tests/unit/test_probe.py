@@ -93,7 +93,7 @@ def test_a_directory_is_asked_and_left_as_it_was(tmp_path: Path):
 
 
 def test_without_anything_to_look_at_it_says_what_it_takes():
-    assert_said(tiersnap("doctor"), 2, "nothing to look at")
+    assert_said(tiersnap("doctor"), 2, "no broker runs on this host", "--server-properties")
 
 
 @pytest.mark.parametrize(
