@@ -22,7 +22,7 @@ from tiersnap.remote_storage.check.check_plan import CheckPlan
 from tiersnap.remote_storage.check.check_task import TO_CHECK, CheckTask, ComparedSnapshot
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.gate.remote_check import CHECKS, RemoteCheck, RemoteVerdict
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import TRUSTED
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.facts import FactKind
@@ -34,7 +34,6 @@ CHECK_KEY = ("topic_id", "partition", "segment_id")
 _PARTITION = ("topic", "topic_id", "partition")
 _MOST_TASKS = 2_000
 _SHOWN = 1_000
-_STRICT = [str(SnapshotVerdict.MATCHES), str(SnapshotVerdict.EXTENDS)]
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -94,7 +93,7 @@ def compared_snapshots(partitions: DataFrame) -> DataFrame:
     """PARTITIONS -> topic, topic_id, partition, and `compared`: ComparedSnapshot of those that a replay vouches for."""
     facts = newest(partitions, PARTITION_KEY)
     ids = facts.where(F.col("kind") == str(FactKind.REPLAYED)).select(*PARTITION_KEY, "topic_id")
-    of_file = F.when(F.col("compared").isin(_STRICT), F.col("file_crc32c"))
+    of_file = F.when(F.col("compared").isin(sorted(TRUSTED)), F.col("file_crc32c"))
     boundaries = facts.where(F.col("kind") == str(FactKind.BOUNDARY)).select(
         *PARTITION_KEY, "offset", F.coalesce("object_crc32c", of_file).alias("crc")
     )

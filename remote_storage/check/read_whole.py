@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
-from tiersnap.remote_storage.check.read_first import COMPARED
 from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 
@@ -32,7 +31,7 @@ class ReadWhole:
         found = self._checks.get(segment_id)
         if found is None:
             return "it is not complete in remote storage"
-        return "" if found.verdict in COMPARED else f"{found.verdict}: {found.reason}"
+        return "" if found.verdict.is_trusted else f"{found.verdict}: {found.reason}"
 
     def is_wrong(self, segment_id: str) -> bool:
         """Return whether a segment lacks objects, or something is wrong with it."""

@@ -27,7 +27,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import COMPARED
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
@@ -40,9 +40,6 @@ _BY_ORDER = {
     "time index": IndexType.TIMESTAMP,
     "transaction index": IndexType.TRANSACTION,
 }
-_CONCLUSIVE = frozenset(
-    {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
-)
 _ALIKE = "the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
@@ -221,7 +218,7 @@ class WholeSegmentCheck:
     ) -> Told:
         """Compare a snapshot with the best that there is."""
         local = self.local.snapshots.get(copy.segment_id)
-        if local is not None and local.compared in _CONCLUSIVE:
+        if local is not None and local.compared in COMPARED:
             return self._by(local, ComparedWith.LOCAL_LOG)
         if self.compared.get(copy.end_offset) == crc32c(data):
             return Told(RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE)

@@ -27,15 +27,12 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, may_start_replay
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.producer_fold import ProducerFold
 from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-
-_COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
-_STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 
 
 @dataclass(frozen=True)
@@ -184,8 +181,7 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
     if claim is None or claim.finished != segment_id or claim.snapshot is None:
         return None
     snapshot = claim.snapshot
-    is_compared = snapshot.provenance == Provenance.BROKER and snapshot.verdict in _STRICT
-    return snapshot if snapshot.provenance in _COMPUTED or is_compared else None
+    return snapshot if may_start_replay(snapshot.provenance, snapshot.verdict) else None
 
 
 def differs_from_claim(data: bytes, crc: int) -> str:

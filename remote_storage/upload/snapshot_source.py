@@ -21,7 +21,7 @@ from tiersnap.snapshot.errors import (
 )
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict, may_be_uploaded
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.units import count_of
 
@@ -120,9 +120,9 @@ class TrustedSnapshot:
                 f"{name}: an entry tells of offset {newest}; a snapshot knows nothing from its own offset on",
                 hint="the file has another snapshot's name: tiersnap repair LOGDIR --replace --apply",
             )
-        if self.provenance is Provenance.BROKER and (self.verdict is None or not self.verdict.is_trusted):
+        if not may_be_uploaded(self.provenance, self.verdict):
             raise MissingProducerSnapshotError(
-                f"{name}: the broker's file is not trusted: {self.verdict or 'not compared with the log'}",
+                f"{name}: not trusted: {self.provenance}, {self.verdict or 'not compared with the log'}",
                 hint="tiersnap verify SOURCE compares, tiersnap repair LOGDIR --replace --apply rebuilds",
                 offset=self.offset,
             )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from tiersnap.snapshot.gate.trusted import TRUSTED
 from tiersnap.snapshot.rows import Int32, Rows
 
 
@@ -41,6 +42,11 @@ class RemoteVerdict(StrEnum):
     def is_sound(self) -> bool:
         """Return whether nothing is wrong with the segment, as far as it was read."""
         return self in SOUND
+
+    @property
+    def is_trusted(self) -> bool:
+        """Return whether its snapshot was compared and is trusted; see SnapshotVerdict."""
+        return self.value in TRUSTED
 
 
 SOUND = frozenset(

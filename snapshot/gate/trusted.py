@@ -1,4 +1,4 @@
-"""Verdicts on producer snapshots, and the provenance of their content."""
+"""The rule for which producer snapshots are trusted: by the verdict on a file and the provenance of its content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class SnapshotVerdict(StrEnum):
 
     @property
     def is_trusted(self) -> bool:
-        """Return whether a segment may be tiered with this file."""
-        return self in (SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS)
+        """Return whether the file says all that the log says."""
+        return self in TRUSTED
 
 
 class Provenance(StrEnum):
@@ -43,3 +43,27 @@ class Provenance(StrEnum):
 COMPARED = frozenset(
     {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
 )
+TRUSTED = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
+# Computed from all batches that count. A scan window may miss a producer.
+_PROVEN = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
+
+
+def may_be_uploaded(provenance: Provenance, verdict: SnapshotVerdict | None) -> bool:
+    """Return whether a segment may be uploaded with the snapshot.
+
+    Args:
+        verdict: of a broker's file, counting only entries that a broker would keep; None if it was not compared.
+    """
+    if provenance is Provenance.BROKER:
+        return verdict in TRUSTED
+    return not provenance.lacks_start
+
+
+def may_start_replay(provenance: str, strict: str | None) -> bool:
+    """Return whether the snapshot holds every producer of the log below it.
+
+    Args:
+        provenance, strict: as a claim stores them; an unknown word is not trusted.
+        strict: of a broker's file, every entry counted; None if it was not compared.
+    """
+    return strict in TRUSTED if provenance == Provenance.BROKER else provenance in _PROVEN

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.judge import Readiness
+from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict, problems_of
@@ -25,6 +25,7 @@ from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
 if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
@@ -58,7 +59,8 @@ class Scanned:
         partition = examination.partition
         beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
         broker = beside.broker_at(partition.topic_id, partition.partition, None)
-        readiness = examination.readiness(expiry, coverage=coverage, broker=broker)
+        examined = map(ExaminedSegment, examination.segments, examination.ends)
+        readiness = tuple(judge(examination.facts, examined, expiry, coverage=coverage, broker=broker))
         verdicts = {offset: found.verdict(expiry) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, expiry)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tiersnap.snapshot.errors import CorruptSnapshotError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.exit_code import Problem
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import TRUSTED, SnapshotVerdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
@@ -94,7 +94,7 @@ class Verification:
     @property
     def right(self) -> int:
         """Number of files that agree with the log."""
-        return self.counts[SnapshotVerdict.MATCHES] + self.counts[SnapshotVerdict.EXTENDS]
+        return sum(self.counts[each] for each in TRUSTED)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what was met."""

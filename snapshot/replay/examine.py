@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from tiersnap.snapshot.gate.copy_task import BrokerAtWork
-from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
-from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order, faults_by_size
@@ -18,7 +15,6 @@ from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_ST
 from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
-from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import (
@@ -31,7 +27,7 @@ from tiersnap.snapshot.replay.partition_state import (
 )
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, ReadSnapshot
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,17 +46,6 @@ class Examination:
     closed: StartState | None = None
     lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
     stopped_by: Finding | Refusal | None = None  # what ended the replay before the log end; None where nothing did
-
-    def readiness(
-        self,
-        expiry: BrokerExpiry,
-        *,
-        coverage: RemoteCoverage = NOTHING_REMOTE,
-        broker: BrokerAtWork | None = None,
-    ) -> tuple[Readiness, ...]:
-        """One verdict a segment, ascending; see `readiness.judge`."""
-        examined = map(ExaminedSegment, self.segments, self.ends)
-        return tuple(judge(self.facts, examined, expiry, coverage=coverage, broker=broker))
 
     @property
     def has_index_faults(self) -> bool:

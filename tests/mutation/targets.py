@@ -116,6 +116,8 @@ TARGETS = (
         ),
     ),
     Target("snapshot/gate/judge.py", ("test_readiness_gate.py",)),
+    Target("snapshot/gate/trusted.py", ("test_trusted.py",)),
+    Target("snapshot/gate/exit_code.py", ("test_refused.py",)),
     Target("snapshot/log/coverage.py", ("test_coverage.py",)),
     Target(
         "snapshot/replay/examine.py",

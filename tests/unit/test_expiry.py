@@ -19,6 +19,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, mar
 from tests.reference.record_batch import read_segment
 from tests.reference.small_log import tree
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.judge import judge
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -130,7 +131,9 @@ def test_repair_and_then_scan_agree_today_and_in_a_year(tmp_path: Path, log: Rol
         repair(tmp_path, now)
         assert tree(tmp_path) == files
         opened = {Verdict.ABOVE_LSO, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT, Verdict.READY}
-        assert {each.verdict for each in examination.readiness(expiry=BrokerExpiry(now, DAY))} <= opened
+        assert {
+            each.verdict for each in judge(examination.facts, examination.segments, BrokerExpiry(now, DAY))
+        } <= opened
 
 
 @in_folder

@@ -14,6 +14,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_par
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.judge import judge
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -193,7 +194,7 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
         11: SnapshotVerdict.MISSING,
         20: SnapshotVerdict.MISSING,
     }
-    verdicts = [each.verdict for each in found.readiness(expiry=BrokerExpiry(TIMESTAMP, None))]
+    verdicts = [each.verdict for each in judge(found.facts, found.segments, BrokerExpiry(TIMESTAMP, None))]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
     assert "not comparable: non-transactional batch" in found.ends[3].explanation
 
