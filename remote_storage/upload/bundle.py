@@ -1,4 +1,4 @@
-"""The gate in the type: all that one segment needs to enter remote storage, or nothing (verdicts: gate.judge).
+"""The gate in the type: all that one segment needs to enter remote storage, or nothing; `snapshot.gate` gives verdicts.
 
 A broker hands its storage plugin a LogSegmentData of log, offset index, time index, producer snapshot and leader
 epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing it fails half-way, after
