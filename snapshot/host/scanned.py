@@ -25,7 +25,6 @@ from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
-from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
 if TYPE_CHECKING:  # of a simulation, which is imported where remote storage is looked at
     from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
@@ -59,8 +58,8 @@ class Scanned:
         partition = examination.partition
         beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
         broker = beside.broker_at(partition.topic_id, partition.partition, None)
-        examined = map(ExaminedSegment, examination.segments, examination.ends)
-        readiness = tuple(judge(examination.facts, examined, expiry, coverage=coverage, broker=broker))
+        judged = judge(examination.facts, examination.examined, expiry, coverage=coverage, broker=broker)
+        readiness = tuple(judged)
         verdicts = {offset: found.verdict(expiry) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, expiry)
 

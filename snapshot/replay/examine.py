@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.partition_state import (
 )
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot
+from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +46,11 @@ class Examination:
     closed: StartState | None = None
     lacks_start: bool = False  # the log goes back further in remote storage, and no state is known to begin with
     stopped_by: Finding | Refusal | None = None  # what ended the replay before the log end; None where nothing did
+
+    @property
+    def examined(self) -> tuple[ExaminedSegment, ...]:
+        """The segments, each with its end, ascending."""
+        return tuple(map(ExaminedSegment, self.segments, self.ends))
 
     @property
     def has_index_faults(self) -> bool:

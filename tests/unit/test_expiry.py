@@ -132,7 +132,7 @@ def test_repair_and_then_scan_agree_today_and_in_a_year(tmp_path: Path, log: Rol
         assert tree(tmp_path) == files
         opened = {Verdict.ABOVE_LSO, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT, Verdict.READY}
         assert {
-            each.verdict for each in judge(examination.facts, examination.segments, BrokerExpiry(now, DAY))
+            each.verdict for each in judge(examination.facts, examination.examined, BrokerExpiry(now, DAY))
         } <= opened
 
 

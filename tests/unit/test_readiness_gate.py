@@ -236,7 +236,7 @@ def look(
 
 
 def readiness(found: Examination) -> tuple[Readiness, ...]:
-    return tuple(judge(found.facts, found.segments, BrokerExpiry(NOW, DAY)))
+    return tuple(judge(found.facts, found.examined, BrokerExpiry(NOW, DAY)))
 
 
 @pytest.mark.parametrize(

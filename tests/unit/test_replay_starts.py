@@ -194,7 +194,7 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
         11: SnapshotVerdict.MISSING,
         20: SnapshotVerdict.MISSING,
     }
-    verdicts = [each.verdict for each in judge(found.facts, found.segments, BrokerExpiry(TIMESTAMP, None))]
+    verdicts = [each.verdict for each in judge(found.facts, found.examined, BrokerExpiry(TIMESTAMP, None))]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
     assert "not comparable: non-transactional batch" in found.ends[3].explanation
 
