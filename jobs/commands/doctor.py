@@ -190,7 +190,8 @@ def doctor(
     else:
         output.document(_result(host, answers, compared, copies, verified, location), errors=errors)
     shown_by_cluster = problems_of_cluster(compared, copies, location)
-    code = exit_code_of([*host.problems(), *shown_by_cluster, *problems_of(answers), *unanswered])
+    away = () if is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
+    code = exit_code_of([*host.problems(), *shown_by_cluster, *problems_of(answers), *away])
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
     return code
