@@ -141,6 +141,7 @@ def test_without_apply_nothing_reaches_remote_storage_and_no_payload_byte_a_tabl
     folder.mkdir(parents=True)
     (folder / f"{0:020d}.log").write_bytes(data_batch(0, 3, 1, 0, 0, payload=b"the-customer-s-name"))
     (folder / f"{3:020d}.log").write_bytes(data_batch(3, 3, 1, 0, 3, payload=b"the-customer-s-name"))
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
     (source / "replication-offset-checkpoint").write_text("0\n1\nsecret 0 6\n")
     assert run(source, remote, warehouse) == 0
     assert remote.objects() == {}
