@@ -1,4 +1,4 @@
-"""What all tests share: profiles of hypothesis, nobody else's configuration, and no other test's log level.
+"""What all tests share: profiles of hypothesis, and no configuration, log level or broker from elsewhere.
 
 The profile `ci`, which is loaded here, tries the same examples at each run: a red test is a new defect. `make nightly`
 names `nightly` (`--hypothesis-profile`): other examples each night, and ten times as many.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,3 +36,9 @@ def log_level_of_no_other_test() -> Iterator[None]:
     level = logging.getLogger().level
     yield
     logging.getLogger().setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def no_broker_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command without LOGDIR asks the broker of this host, and other tests start some."""
+    monkeypatch.setattr("tiersnap.jobs.situation.options.PROC", Path("/nowhere"))

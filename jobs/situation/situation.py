@@ -126,7 +126,7 @@ def gather(given: Given) -> Situation:
     """Return the situation; nothing is read but /proc, `.lock` and server.properties, and no server is asked.
 
     Raises:
-        UsageError: --server-properties cannot be read, or several brokers run on this host and none was named.
+        UsageError: --server-properties cannot be read, or several brokers run on this host and nothing was named.
     """
     broker = _broker(given)
     return Situation(_log_dirs(given, broker), broker, _remote(given, broker), _cluster(given, broker))
@@ -148,6 +148,8 @@ def _broker(given: Given) -> Known[BrokerSettings]:
         why = next((each for each in found if isinstance(each, str)), "no process holds .lock of the log directories")
         return Known(known[0], _named(known[0])) if len(known) == 1 else Known(None, _several(known) if known else why)
     running = running_brokers(proc=given.proc)
+    if len(running) > 1 and (given.remote or given.cluster):
+        return Known(None, _several(running))
     if len(running) > 1:
         raise UsageError(f"{_several(running)}: which one?", hint=_one_command_each(running))
     return Known(running[0], _named(running[0])) if running else Known(None, "no broker runs on this host")

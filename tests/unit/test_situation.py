@@ -141,8 +141,11 @@ def test_several_brokers_are_refused_with_the_log_directories_of_each(log_dir: P
         started_broker(other, second) as two,
         pytest.raises(UsageError, match="2 brokers run on this host") as raised,
     ):
-        given(proc=only(tmp_path / "proc", one, two))
+        here = only(tmp_path / "proc", one, two)
+        beside = given(remote=str(tmp_path), proc=here)
+        given(proc=here)
     assert str(log_dir) in raised.value.hint and str(other) in raised.value.hint
+    assert (beside.broker.value, beside.broker.source) == (None, "2 brokers run on this host"), "a store alone is asked"
 
 
 def test_doctor_asks_the_location_and_the_listener_of_the_running_broker(log_dir: Path, tmp_path: Path) -> None:
