@@ -147,6 +147,7 @@ class PublishSummary:
     help="The leader's log directory: to compare the segments with, for leader epochs if leaders cannot be asked "
     "(SASL), and for the settings of the broker that runs on it if brokers may not be described.",
 )
+@opt.broker_expiry_options
 @opt.apply_option("Publish; without it the plan is shown.")
 def publish(
     output: Output,
@@ -155,6 +156,7 @@ def publish(
     place: PlaceRequest,
     topic: opt.TopicPattern,
     log_dirs: tuple[str, ...],
+    broker_expiry: opt.BrokerExpiry,
     apply: bool,
 ) -> int:
     r"""Tell a cluster's brokers of the segments that are in remote storage.
@@ -188,7 +190,6 @@ def publish(
     from tiersnap.remote_storage.publish.publish import Publish
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, matches_topic
-    from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
     prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
@@ -199,8 +200,9 @@ def publish(
             f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    local = logs_of_replicas(location, log_dirs, Selection(topic), BrokerExpiry(location.store.now(), None))
-    job = Publish(cluster, metadata_topic, location, partial(prover.prove, location), log_dirs, broker_id, local)
+    local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
+    prove = partial(prover.prove, location)
+    job = Publish(cluster, metadata_topic, location, prove, log_dirs, broker_id, local, broker_expiry)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(

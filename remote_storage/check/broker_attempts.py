@@ -15,6 +15,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,11 @@ NOTHING_READ = ComparedAttempts(frozenset(), {})
 
 
 def compare_attempts(
-    location: RemoteLocation, partition: TopicIdPartition, begun: Collection[str], local: LocalLog | None, now: int
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    begun: Collection[str],
+    local: LocalLog | None,
+    expiry: BrokerExpiry,
 ) -> ComparedAttempts:
     """Read every object of the complete segments among `begun`, and compare them with the local log.
 
@@ -44,7 +49,7 @@ def compare_attempts(
 
     Args:
         local: the log of the partition on this host; None without one.
-        now: ms.
+        expiry: see `find_doubts`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -54,7 +59,7 @@ def compare_attempts(
     newest = {each.bounds: each for each in sorted(found, key=_age) if each.segment_id in wrong}
     right = set()
     if local is not None and newest:
-        for each in compare_whole(location, list(newest.values()), local.compare, (), now):
+        for each in compare_whole(location, list(newest.values()), local.compare, (), expiry):
             if why := _why(each):
                 wrong[each.segment_id] = why
             else:

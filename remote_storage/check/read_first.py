@@ -22,6 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import ClaimedSegment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def find_doubts(
     partition: TopicIdPartition,
     ids: Collection[str],
     compare: CompareLocally | None,
-    now: int,
+    expiry: BrokerExpiry,
 ) -> dict[str, str]:
     """Read the complete segments among `ids`; return why some of them may not become visible, by segment id.
 
@@ -62,7 +63,7 @@ def find_doubts(
 
     Args:
         compare: compares them with the local log; None without one.
-        now: ms.
+        expiry: what brokers forget, and the time now: a snapshot may lack it.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -73,7 +74,7 @@ def find_doubts(
     found = {each.segment_id: each for each in inventory.segments if each.segment_id in ids}
 
     def read(wanted: Collection[str]) -> dict[str, str]:
-        told = compare_whole(location, [found[each] for each in wanted], compare, inventory.claimed, now)
+        told = compare_whole(location, [found[each] for each in wanted], compare, inventory.claimed, expiry)
         return {each.segment_id: each.told.reason for each in told if not each.told.verdict.is_sound}
 
     first = read(found)
@@ -93,20 +94,20 @@ def compare_whole(
     segments: Sequence[RemoteSegment],
     compare: CompareLocally | None,
     claimed: Container[ClaimedSegment],
-    now: int,
+    expiry: BrokerExpiry,
 ) -> Iterator[ReadSegment]:
     """Read every object of complete segments, in ascending offsets, and compare them.
 
     Args:
         claimed: segments of which there is a claim, which vouches for a snapshot.
-        compare, now: see `find_doubts`.
+        compare, expiry: see `find_doubts`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     readable = [each for each in segments if not each.is_encrypted]
     local = ToldLocally() if compare is None or not readable else compare(location.store, readable)
-    asked = CheckRequest(CheckDepth.FULL, now, None)
+    asked = CheckRequest(CheckDepth.FULL, expiry.now, expiry.expiration)
     check = WholeSegmentCheck(
         location.store, asked, claimed, {}, local, lambda each: each.segment_id in local.snapshots
     )
@@ -116,11 +117,11 @@ def compare_whole(
         yield ReadSegment(segment.segment_id, told, is_compared, check.digests.get(segment.segment_id, ""))
 
 
-def read_remaining(location: RemoteLocation, segment: RemoteSegment, now: int) -> ReadSegment:
-    """Read a segment by itself, before a copy of its offsets may be deleted; `now` in ms.
+def read_remaining(location: RemoteLocation, segment: RemoteSegment, expiry: BrokerExpiry) -> ReadSegment:
+    """Read a segment by itself, before a copy of its offsets may be deleted.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
-    (read,) = compare_whole(location, [segment], None, (), now)
+    (read,) = compare_whole(location, [segment], None, (), expiry)
     return read

@@ -87,7 +87,9 @@ class RemoteLogs:
             TiersnapError: remote storage does not answer, or refuses.
         """
         local = self.local.of(partition)
-        return find_doubts(self.location, partition, ids, None if local is None else local.compare, self.rules.now)
+        return find_doubts(
+            self.location, partition, ids, None if local is None else local.compare, self.rules.broker_expiry
+        )
 
     def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
         local, rules = self.local.of(partition), self.rules

@@ -39,6 +39,7 @@ from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
 from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 from tiersnap.snapshot.units import count_of
 
 _PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
@@ -77,6 +78,9 @@ class Publish:
     log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty where the leaders themselves can be asked
     broker_id: int | None = None  # named in records; None for each partition's leader
     local: LocalLogs = field(default_factory=LocalLogs)  # of leaders, to compare what is published
+    expiry: BrokerExpiry = field(  # what brokers forget: a snapshot may lack it
+        default_factory=lambda: BrokerExpiry(int(time.time() * 1000), DEFAULT_PRODUCER_EXPIRATION_MS)
+    )
     _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
 
     def run(self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool) -> Published:
@@ -139,9 +143,11 @@ class Publish:
     def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
         """Read segments, each once in a run; return why some are wrong."""
         unread = set(ids) - self._read.keys()
-        local, now = self.local.of(partition), int(time.time() * 1000)
+        local = self.local.of(partition)
         compare = None if local is None else local.compare
-        self._read.update(dict.fromkeys(unread, "") | find_doubts(self.location, partition, unread, compare, now))
+        self._read.update(
+            dict.fromkeys(unread, "") | find_doubts(self.location, partition, unread, compare, self.expiry)
+        )
         return {each: self._read[each] for each in ids if self._read[each]}
 
     def _doubt(self, topic: str) -> TiersnapError | None:

@@ -47,6 +47,7 @@ from tiersnap.remote_storage.retire.store_leftovers import (
 )
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInfo, ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
@@ -146,7 +147,8 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
 
 
 def _read(store: ObjectStore, now: int, copy: RemoteSegment) -> ReadSegment:
-    return read_remaining(RemoteLocation(store, copy.layout), copy, now)
+    expiry = BrokerExpiry(now, DEFAULT_PRODUCER_EXPIRATION_MS)
+    return read_remaining(RemoteLocation(store, copy.layout), copy, expiry)
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:

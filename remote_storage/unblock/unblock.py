@@ -171,14 +171,13 @@ class Unblock:
             partition = each.stuck.partition
             begun, now = cache.begun_by_brokers(partition), self.host.tierer.now
             ours = {one.id.segment_id for one in finished_of(location, partition) if cache.may_become_visible(one)}
-            begins = Beginnings(
-                partial(beginning, Observe(location, unbelieved=begun | ours), options.broker_expiry(now))
-            )
+            expiry = options.broker_expiry(now)
+            begins = Beginnings(partial(beginning, Observe(location, unbelieved=begun | ours), expiry))
             local = self._local_log(partition, begins) if begun or ours else None
-            found = compare_attempts(location, partition, begun, local, now)
-            doubts = find_doubts(location, partition, ours, None if local is None else local.compare, now)
+            found = compare_attempts(location, partition, begun, local, expiry)
+            doubts = find_doubts(location, partition, ours, None if local is None else local.compare, expiry)
             # The others hold another log than this host: nothing of them is uploaded again, and nothing published.
-            damaged = find_doubts(location, partition, doubts.keys(), None, now)
+            damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
             right |= found.right
             differing |= {each: why for each, why in doubts.items() if each not in damaged}
             wrong |= found.wrong | damaged

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.coverage import coverage_of
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,9 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     def compare(*_: object) -> ToldLocally:
         return ToldLocally(digests={segment_id: segment.header_digest} if segment.header_digest else {})
 
-    if find_doubts(job.location, job.partition, {segment_id}, compare, job.tierer.now):
+    if find_doubts(
+        job.location, job.partition, {segment_id}, compare, BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
+    ):
         return False
     claim_protocol.finish(job.store, held, claimed_snapshot(ready))
     _log.info("finished the copy of an attempt that is over: %s", metadata.id)

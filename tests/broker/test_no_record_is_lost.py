@@ -54,6 +54,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tasks.list_partitions import NOTHING_TOLD, ToldOfPartition
+from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.broker
 
@@ -309,7 +310,10 @@ def test_window_tiers_nothing_of_an_open_transaction_that_began_before_it(site, 
     drop_snapshots_but_newest(log_dir / f"{topic}-0", 0)
     ran = window(site, site.right, log_dir, topic, records, told=told_by(site, log_dir, topic))
     assert tiered_by(ran) == segment_bases(log_dir / f"{topic}-0")[:-1], "its marker is in the window"
-    assert_said(site.publish(topic, site.right, "--apply"), 0)
+    assert_said(site.publish(topic, site.right, "--apply"), 5, "producers in the log")
+    now = 1000 * (records[-1].timestamp // 1000 + 1)
+    forgotten = ("--now", utc(now) or "", "--producer-expiration", f"{now - since(records)}ms")
+    assert_said(site.publish(topic, site.right, *forgotten, "--apply"), 0)
     delete_local_files(site, topic)
     assert read_all(site.broker, topic, isolation=isolation) == committed
     assert is_read(site, topic, records)
@@ -344,9 +348,13 @@ def window(
     """A run whose window begins with the last records."""
     last = records[-1].timestamp
     runner = Runner(remote.with_name(f"{remote.name}-{topic}"), log_dir, str(remote), open_layout(site.layout))
-    since = next(each.timestamp for each in records if each.offset >= 0.9 * records[-1].offset)
-    times = {"as_of": None, "now": last + 1, "expiration": last + 1 - since}
+    times = {"as_of": None, "now": last + 1, "expiration": last + 1 - since(records)}
     return runner(scan=Scan.WINDOW, topic=re.compile(topic), **times, **told)
+
+
+def since(records: list[Record]) -> int:
+    """The time that a window begins with: that of a record among the last tenth."""
+    return next(each.timestamp for each in records if each.offset >= 0.9 * records[-1].offset)
 
 
 def tiered_by(ran: Fleet) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,23 @@ from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, END, PARTITION, Clone, new_disk, template
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.world import DAY, World
+from tests.reference.command import tiersnap
 from tests.reference.interleaved import Killed
+from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.model_cluster import ENDLESS, STORAGE_MANAGER
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.check.read_first import find_doubts
+from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
 
@@ -49,6 +58,34 @@ def run(world: World, command: Callable[..., ExitCode], *words: object) -> ExitC
 def log_at(world: World, base: int) -> str:
     (key,) = (key for key in world.store.objects if key.endswith(".log") and f"/{base:020d}-" in key)
     return key
+
+
+@pytest.mark.parametrize(("expiration", "why"), [(DAY, []), (None, ["snapshot: empty, and the log holds 1 producer"])])
+def test_publish_takes_a_snapshot_without_producers_that_brokers_forgot(
+    tmp_path: Path, expiration: int | None, why: list[str]
+) -> None:
+    """Producer 7 wrote ten days before the last record of its log, and brokers forget it after a day."""
+    log_dir, remote = tmp_path / "data", tmp_path / "tier"
+    remote.mkdir()
+    folder = log_dir / "orders-0"
+    folder.mkdir(parents=True)
+    for base, producer, time in ((0, 7, TIMESTAMP), (5, 8, TIMESTAMP + 10 * DAY), (10, 8, TIMESTAMP + 10 * DAY)):
+        (folder / f"{base:020d}.log").write_bytes(data_batch(base, 5, producer, 0, base, timestamp=time))
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: 5GXaOJXiRzOuReKRIUWzvw\n")
+    (log_dir / "meta.properties").write_text("version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=7\n")
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 15\n")
+    now = TIMESTAMP + 11 * DAY
+    ran = tiersnap("tier", log_dir, "--remote", remote, "--now", utc(now), "--as-of", utc(now), "--apply")
+    assert ran.exit_code == 0, ran.err
+
+    shutil.rmtree(remote / "claims")
+    location = RemoteLocation(DirectoryStore(remote), AivenLayout())
+    uploaded = finished_segments(location, lambda name: name == "orders")
+    ids = {each.id.segment_id for each in uploaded}
+    assert len(ids) == 2
+    partition, expiry = uploaded[0].id.topic_id_partition, BrokerExpiry(now, expiration)
+    doubts = find_doubts(location, partition, ids, None, expiry)
+    assert list(doubts.values()) == why
 
 
 def copy_by_brokers(world: World) -> None:
