@@ -398,7 +398,8 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
             for number, lacks in enumerate(lacking)
         ]
         outcome = RunOutcome()
-        listed = spark.createDataFrame(pa.Table.from_pylist(rows, LISTED))
+        columns = pa.schema([each.with_nullable(True) for each in LISTED])  # the others are not looked at
+        listed = spark.createDataFrame(pa.Table.from_pylist(rows, columns))
         count_doubt(outcome, asked([of_listing(listed)]).doubted, "s3://elsewhere/")
         assert exit_code_of(outcome.problems(settings)) == code
         said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
