@@ -21,8 +21,8 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
-    from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
+    from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Exposure
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow, PartitionRow
     from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import NamedLogDir

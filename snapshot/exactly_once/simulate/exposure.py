@@ -12,7 +12,6 @@ producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     cached_by_broker,
     empty_state,
 )
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Exposure
 from tiersnap.snapshot.exactly_once.simulate.sightings import Sightings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -32,28 +32,6 @@ from tiersnap.snapshot.replay.producer_fold import NONE
 _NEVER = 2**63 - 1
 # delivery.timeout.ms of producers: for so long a client sends a batch again by itself.
 DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """The producers that an empty snapshot at an offset would expose now, counted."""
-
-    producers: int  # named below the offset, and alive now
-    lost: int  # of these, not named again: the follower does not know them
-    degraded: int  # of these, known again, but with less than the leader knows
-    # Of both, those whose last batch the follower would append once more if it was sent again: it does not know them,
-    # or knows a marker of them alone.
-    doubled: int
-    doubled_automatically: int  # those that wrote so lately that a client may send it again by itself
-    doubled_records: int  # in the batches that the leader knows of the doubled, at most five each
-    doubled_bytes: int | None  # of these batches, None if no header says it
-    fencing_lost: int  # of the lost, those with an epoch above 0: an instance that was fenced could write
-    coordinator_epochs_lost: int  # of all, those whose last marker is forgotten: a fenced coordinator could write one
-    open_transactions_lost: int  # of the lost and the degraded, those whose open transaction began below the offset
-    # Until the last of the lost is dropped: then the empty snapshot says no less than the true one. 0 if nobody is
-    # lost, None if one has an open transaction or nothing expires.
-    exposed_ms: int | None
-    producer_ms: int  # sum over the lost of the time until a broker drops them by itself
 
 
 class ProducersAtRisk:

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposure, ProducersAtRisk
-from tiersnap.snapshot.exactly_once.simulate.replay_cost import (
-    DEFAULT_READ_RATE,
-    Mismatch,
-    ReplayCost,
-    mismatches,
-    replay_cost,
-)
+from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, ProducersAtRisk
+from tiersnap.snapshot.exactly_once.simulate.replay_cost import DEFAULT_READ_RATE, Mismatch, mismatches, replay_cost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
-from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
-from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, Survey, causes
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
+    ReplayCost,
+    RiskedBoundary,
+)
+from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey, causes
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
@@ -42,30 +39,6 @@ class RiskSettings:
     def broker_expiry(self) -> BrokerExpiry:
         """Return what a broker drops now."""
         return BrokerExpiry(self.now, self.producer_expiration)
-
-
-@dataclass(frozen=True, slots=True)
-class RiskedBoundary:
-    """One segment's end."""
-
-    offset: int
-    verdict: SnapshotVerdict  # of the snapshot there, as it counts now
-    cause: SnapshotCause | None  # why it is not right, or is empty; None if all is well
-    exposure: Exposure | None  # of an empty snapshot there; None if nothing was read from there on
-    crossing: Crossing | None  # the transactions open there; None without headers
-    opened: int | None  # how many transactions are open there, None if nobody knows
-    cost: ReplayCost
-
-    @property
-    def is_blocked(self) -> bool:
-        """Return whether the segment that ends here has no right snapshot."""
-        return not self.verdict.is_trusted
-
-    @property
-    def severity(self) -> tuple[int, int, int]:
-        """Greater is worse: producers that would write twice, that would be lost, that would be half known."""
-        found = self.exposure
-        return (0, 0, 0) if found is None else (found.doubled, found.lost, found.degraded)
 
 
 @dataclass(frozen=True)

@@ -13,29 +13,13 @@ follower. Of the producers that a broker still keeps, each one that it would mis
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplayCost
 from tiersnap.snapshot.replay.facts import SegmentFacts
 
 DEFAULT_READ_RATE = 500_000_000  # bytes a second
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayCost:
-    """Bytes to read for the state at an offset, and ms at the read rate."""
-
-    full_bytes: int  # all below it; `full_ms` the time
-    full_ms: int
-    bounded_bytes: int  # from `window_offset` on; likewise `bounded_ms`
-    bounded_ms: int
-    incremental_bytes: int  # from `nearest_offset` on; likewise `incremental_ms`
-    incremental_ms: int
-    # Base offset of the first segment whose largest timestamp is within the expiration, or of the one with the
-    # beginning of the oldest transaction open at the offset; the offset itself without either.
-    window_offset: int
-    nearest_offset: int  # of the nearest snapshot to start from, the log's first offset without one
 
 
 def replay_cost(

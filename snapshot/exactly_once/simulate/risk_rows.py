@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.snapshot.exactly_once.simulate.exposure import Exposure
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition
-from tiersnap.snapshot.exactly_once.simulate.replay_cost import ReplayCost
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
-from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing
-from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, Exposure, ReplayCost, SnapshotCause
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.rows import Int32, Rows

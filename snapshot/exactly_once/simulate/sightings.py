@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tiersnap.snapshot.kernels.fold import KEEP
 from tiersnap.snapshot.replay.producer_fold import NONE
@@ -97,19 +98,6 @@ class Sightings:
         self._found["first_seen"] = np.minimum.reduceat(every["first_seen"], starts)
         for name in _LATEST:
             self._found[name] = np.maximum.reduceat(every[name], starts)
-
-
-@dataclass(slots=True)
-class Crossing:
-    """The transactions that are open at an offset; all counts are exact."""
-
-    # Those that are aborted behind it; `aborted_records` and `aborted_bytes` lie before it, and consumers that read
-    # committed data would get them.
-    aborted: int = 0
-    aborted_records: int = 0
-    aborted_bytes: int = 0
-    beginning_late: int = 0  # those that write on behind it: they would seem to begin there
-    undecided: int = 0  # those that the log shows no marker of
 
 
 @dataclass(slots=True)

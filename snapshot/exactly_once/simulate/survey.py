@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.exactly_once.simulate.sightings import Crossing, CrossingTransactions, Sightings
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, SnapshotCause
+from tiersnap.snapshot.exactly_once.simulate.sightings import CrossingTransactions, Sightings
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -22,18 +22,6 @@ from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import OpenTransactions
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison
-
-
-class SnapshotCause(StrEnum):
-    """The reason why a snapshot offset has no right snapshot, as far as the files beside the log tell."""
-
-    PRE_2_8 = "PRE_2_8"  # none there, and none below: brokers before 2.8 keep those of the last two segments alone
-    GAP_AFTER_ALIGNED = "GAP_AFTER_ALIGNED"  # none there, but one below: lost or deleted since
-    CORRUPT = "CORRUPT"  # no broker can read it
-    EMPTY_WRONG = "EMPTY_WRONG"  # it holds no producer, and the log has one that a broker would keep
-    EMPTY_TRUE = "EMPTY_TRUE"  # it holds no producer, and rightly so
-    CONTENT_DIFF = "CONTENT_DIFF"  # readable, contradicts the log
-    UNVERIFIED = "UNVERIFIED"  # never compared, or not with the beginning of the log
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,19 @@ from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.simulate.exposure import ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.kinds import SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedBoundary, RiskSettings, partition_risk
+from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings, partition_risk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import Mismatch, mismatches, replay_cost
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Wait, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import RiskedBoundary, SnapshotCause
 from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import (
     disagreement,
     log_start_goes_back,
     newest_disagreement,
 )
 from tiersnap.snapshot.exactly_once.simulate.sightings import CrossingTransactions
-from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotCause, SnapshotFound, survey_log
+from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, survey_log
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
