@@ -12,8 +12,6 @@ from msgspec import Meta
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.simulate_risk import (
-    BoundaryRisk,
-    PartitionRisk,
     RiskRequest,
     SimulateSummary,
     risk_options,
@@ -26,6 +24,7 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, FleetWrite, SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class _Answers:
         return expiry, self.broker_expiry.expiration, brokers, clients, self.transaction_version
 
 
-@command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRisk, BoundaryRisk), summary=SimulateSummary)
+@command(*(SimulatedWrite, SimulatedProducer, FleetWrite, PartitionRow, BoundaryRow), summary=SimulateSummary)
 @opt.log_dirs_argument(required=False)
 @click.option(
     "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."

@@ -16,151 +16,45 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
-from tiersnap.snapshot.members import members
-from tiersnap.snapshot.units import count_of, human_bytes, human_duration
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
+from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra
     from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-    from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Exposure
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow, PartitionRow
     from tiersnap.snapshot.log.findings import Finding
     from tiersnap.snapshot.log.selection import NamedLogDir
 
 _MB = 1_000_000
-_WAITS = {
-    "NOTHING_TO_WAIT_FOR": "-",
-    "FOR_EVER": "for ever",
-    "STUCK_TIERING_ENABLED": "stuck: tiering is enabled",
+PARTITION_COLUMNS = {
+    "name": "partition",
+    "causes": "snapshots",
+    "at": "worst at",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "waits": "wait for retention",
+    "untiered": "untiered",
+    "replay": "replay: full, bounded, incremental",
 }
-
-
-@dataclass(frozen=True)
-class _Where:
-    log_dir: str
-    topic: str
-    partition: str
-
-
-@dataclass(frozen=True)
-class _Exposed:
-    producers: int | None
-    lost: int | None
-    degraded: int | None
-    doubled: int | None
-    doubled_automatically: int | None
-    doubled_records: int | None
-    doubled_bytes: int | None
-    fencing_lost: int | None
-    coordinator_epochs_lost: int | None
-    open_transactions_lost: int | None
-    exposed_ms: int | None
-    producer_ms: int | None
-    open_transactions: int | None
-    aborted: int | None
-    aborted_records: int | None
-    aborted_bytes: int | None
-    beginning_late: int | None
-    undecided: int | None
-
-
-@dataclass(frozen=True)
-class _Replayed:
-    full_bytes: int | None
-    full_ms: int | None
-    bounded_bytes: int | None
-    bounded_ms: int | None
-    incremental_bytes: int | None
-    incremental_ms: int | None
-    window_offset: int | None
-    nearest_offset: int | None
-
-
-@dataclass(frozen=True)
-class _InWords:
-    exposed: str | None
-    replay: str | None
-
-
-@dataclass(frozen=True)
-class _OfPartition:
-    segments: int
-    bytes: int
-    alive: int | None
-    outlived: int | None
-    causes: dict[str, int] | None
-    at: int | None
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    wait: str
-    waiting_segments: int
-    first_waiting_offset: int | None
-    wait_ms: int | None
-    ready_at: int | None
-    untiered_bytes: int | None
-    grows_by_bytes: int | None
-
-
-@dataclass(frozen=True)
-class _Rates:
-    bounded_mismatches: dict[str, int] | None
-    bytes_per_second: int | None
-    segment_ms: int | None
-    segments_per_expiration: float | None
-    automatic_retry_bytes_per_second: int | None
-    has_headers: bool | None
-
-
-@dataclass(frozen=True)
-class _OfBoundary:
-    offset: int
-    snapshot: str
-    cause: str | None
-
-
-# Fields stand in the order of the bases, the last one first.
-@dataclass(frozen=True)
-class PartitionRisk(_InWords, _Rates, _Replayed, _Waiting, _Exposed, _OfPartition, _Where):
-    """A partition of `simulate --risk`."""
-
-    COLUMNS: ClassVar = {
-        "partition": "partition",
-        "causes": "snapshots",
-        "at": "worst at",
-        "lost": "lost",
-        "degraded": "degraded",
-        "doubled": "doubled",
-        "doubled_records": "records",
-        "exposed": "exposed for",
-        "waits": "wait for retention",
-        "untiered": "untiered",
-        "replay": "replay: full, bounded, incremental",
-    }
-    waits: str
-    untiered: str
-
-
-@dataclass(frozen=True)
-class BoundaryRisk(_InWords, _Replayed, _Exposed, _OfBoundary, _Where):
-    """A segment's end of `simulate --risk --boundaries`."""
-
-    COLUMNS: ClassVar = {
-        "partition": "partition",
-        "offset": "offset",
-        "snapshot": "snapshot",
-        "cause": "cause",
-        "producers": "producers",
-        "lost": "lost",
-        "degraded": "degraded",
-        "doubled": "doubled",
-        "doubled_records": "records",
-        "exposed": "exposed for",
-        "open_transactions": "open transactions",
-        "aborted_records": "aborted records",
-        "replay": "replay: full, bounded, incremental",
-    }
+BOUNDARY_COLUMNS = {
+    "name": "partition",
+    "offset": "offset",
+    "snapshot": "snapshot",
+    "cause": "cause",
+    "producers": "producers",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "open_transactions": "open transactions",
+    "aborted_records": "aborted records",
+    "replay": "replay: full, bounded, incremental",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +160,6 @@ def show_risk_of_host(
 ) -> int:
     """Show what the rejected ways would cost the log directories; return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.selection import count, selected_of
@@ -320,39 +213,14 @@ def _show_risk(
     several: bool,
     findings: Sequence[Finding] = (),
 ) -> None:
-    kind: type[Any] = BoundaryRisk if asked.boundaries else PartitionRisk
-    shown = [_in_words(row) for row in sorted(rows, key=lambda row: row.severity)]
+    kind: type[Any] = BoundaryRow if asked.boundaries else PartitionRow
+    columns = BOUNDARY_COLUMNS if asked.boundaries else PARTITION_COLUMNS
+    worst_first = sorted(rows, key=lambda row: row.severity)
     summary = of_row(SimulateSummary, {**sentences, "replicas": list(others) or UNSET})
-    output.rows(kind, shown, several=several, summary=summary, findings=findings)
+    output.rows(kind, worst_first, columns=columns, several=several, summary=summary, findings=findings)
     if output.format is Format.JSONL:
         for name, sentence in sentences.items():
             output.talk(f"{name.replace('_', ' ')}: {sentence}")
-
-
-def _in_words(row: BoundaryRow | PartitionRow) -> BoundaryRisk | PartitionRisk:
-    """Return a row with the partition's name, and its numbers once more in words."""
-    from tiersnap.snapshot.exactly_once.simulate.risk_rows import BoundaryRow
-
-    cost = row.cost
-    ways = None if cost is None else (cost.full_bytes, cost.bounded_bytes, cost.incremental_bytes)
-    said = {
-        "partition": f"{row.topic}-{row.partition}",
-        "exposed": _exposed(row.exposure),
-        "replay": None if ways is None else ", ".join(map(human_bytes, ways)),
-    }
-    if isinstance(row, BoundaryRow):
-        return of_row(BoundaryRisk, {**members(row), **said})
-    waits = _WAITS.get(row.waiting.wait) or human_duration(row.waiting.wait_ms or 0)
-    untiered = human_bytes(row.waiting.untiered_bytes)
-    return of_row(PartitionRisk, {**members(row), **said, "waits": waits, "untiered": untiered})
-
-
-def _exposed(exposure: Exposure | None) -> str | None:
-    if exposure is None:
-        return None
-    if not exposure.lost:
-        return "-"
-    return "for ever" if exposure.exposed_ms is None else human_duration(exposure.exposed_ms)
 
 
 def _disagreement(row: ReplicaDisagreement) -> str:

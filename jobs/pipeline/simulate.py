@@ -14,15 +14,8 @@ from tiersnap.jobs.pipeline.surveying import started_on, surveyed_partitions
 from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite
 from tiersnap.snapshot.exactly_once.simulate.outcomes import TALLIED, Tally
 from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskSettings
-from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
-    ADDED,
-    BOUNDARIES,
-    GREATEST,
-    PARTITIONS,
-    BoundaryRow,
-    PartitionRow,
-    RiskTotals,
-)
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
+from tiersnap.snapshot.exactly_once.simulate.risk_rows import ADDED, BOUNDARIES, GREATEST, PARTITIONS, RiskTotals
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tasks.simulate_partition import SIMULATED, RiskPartition, SimulatePartition

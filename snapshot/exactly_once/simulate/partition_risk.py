@@ -9,10 +9,11 @@ from functools import cached_property
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.simulate.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, ProducersAtRisk
 from tiersnap.snapshot.exactly_once.simulate.replay_cost import DEFAULT_READ_RATE, Mismatch, mismatches, replay_cost
-from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, Waiting, waiting, write_rate
+from tiersnap.snapshot.exactly_once.simulate.retention_wait import TopicRetention, waiting, write_rate
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
     ReplayCost,
     RiskedBoundary,
+    Waiting,
 )
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey, causes
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
@@ -106,8 +107,8 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> RiskedPartition:
                 found[offset].compared.verdict(expiry),
                 said[offset],
                 exposed.get(offset),
-                survey.crossing.get(offset),
                 None if opened is None else len(opened),
+                survey.crossing.get(offset),
                 replay_cost(
                     survey.segments,
                     offset,

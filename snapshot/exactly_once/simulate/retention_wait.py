@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Wait, Waiting
 from tiersnap.snapshot.replay.facts import SegmentFacts
 
 
@@ -24,30 +24,6 @@ class TopicRetention:
     ms: int | None  # retention.ms
     bytes: int | None = None  # retention.bytes
     is_compacted: bool = False  # the cleaner and not retention removes records
-
-
-class Wait(StrEnum):
-    """The state of a partition that would wait."""
-
-    NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
-    WAITING = "WAITING"
-    FOR_EVER = "FOR_EVER"  # no retention ever removes the segments
-    STUCK_TIERING_ENABLED = "STUCK_TIERING_ENABLED"  # what cannot be copied is not deleted either
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The cost of waiting for one partition."""
-
-    wait: Wait  # where the partition stands
-    waiting_segments: int = 0  # that end at an offset without a right snapshot
-    first_waiting_offset: int | None = None  # base offset of the first of them, None without one
-    # From now until the last of them is removed; 0 if retention may act at once, None unless it is WAITING.
-    wait_ms: int | None = None
-    ready_at: int | None = None  # ms, likewise
-    untiered_bytes: int = 0  # of the closed segments from the first of them on: nothing of these can be tiered today
-    # Written until then, not to be tiered either; None if no rate is known or there is no end.
-    grows_by_bytes: int | None = None
 
 
 def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:

@@ -1,99 +1,23 @@
-"""The numbers as rows: one a partition, or one a boundary, alike from a log directory and from a warehouse.
-
-Times named `_ms` are durations. `exposed_ms` is null if the exposure never ends by itself, `wait_ms` if no waiting
-helps. Counts without a unit are producers or segments.
-"""
+"""Makes the rows of `simulate --risk`, and adds them up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition
-from tiersnap.snapshot.exactly_once.simulate.retention_wait import Wait, Waiting
-from tiersnap.snapshot.exactly_once.simulate.risk_kinds import Crossing, Exposure, ReplayCost, SnapshotCause
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
+    BoundaryRow,
+    PartitionRow,
+    Wait,
+    WritingRate,
+)
 from tiersnap.snapshot.members import members
-from tiersnap.snapshot.rows import Int32, Rows
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
-
-@dataclass(frozen=True, slots=True)
-class WritingRate:
-    """KIP-952's arithmetic for a log, whose example is 5 MB/s, segments of 1 GB, a day.
-
-    The KIP says that a producer has to be silent for about 15 minutes around the boundary, and does not say that a
-    client would have given up sending again by itself long before: after delivery.timeout.ms, two minutes by default.
-    """
-
-    bytes_per_second: int | None
-    segment_ms: int | None  # to write a segment
-    segments_per_expiration: float | None  # written until a producer expires
-    # From this rate on clients may still send again by themselves with a segment in between.
-    automatic_retry_bytes_per_second: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryRow:
-    """A boundary: the exclusive end offset of a closed segment.
-
-    Attributes:
-        exposure, crossing: of an empty snapshot there, and of the transactions open there; null if the log there, or
-            its headers, were not read.
-    """
-
-    log_dir: str
-    topic: str
-    partition: Int32
-    offset: int
-    snapshot: SnapshotVerdict
-    cause: SnapshotCause | None
-    exposure: Exposure | None
-    open_transactions: int | None
-    crossing: Crossing | None
-    cost: ReplayCost
-
-    @property
-    def severity(self) -> tuple[object, ...]:
-        """Return what rows are sorted by, the worst first."""
-        return (*_harm(self.exposure), 0, self.topic, self.partition, self.log_dir, self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition.
-
-    Attributes:
-        alive: producers at the log end that a broker still keeps; null if the log cannot be replayed.
-        outlived: of these, those of which the log holds no record any more.
-        at: the boundary without a right snapshot at which an empty one would expose most; what it would expose, and
-            the transactions open there, follow.
-        cost: of a replay to the highest such boundary.
-        bounded_mismatches: of KIP-952's bounded replay, producers by reason.
-    """
-
-    log_dir: str
-    topic: str
-    partition: Int32
-    segments: int
-    bytes: int
-    alive: int | None
-    outlived: int | None
-    causes: Mapping[str, int]
-    at: int | None
-    exposure: Exposure | None
-    open_transactions: int | None
-    crossing: Crossing | None
-    waiting: Waiting
-    cost: ReplayCost | None
-    bounded_mismatches: Mapping[str, int]
-    rate: WritingRate
-    has_headers: bool
-
-    @property
-    def severity(self) -> tuple[object, ...]:
-        """Return what rows are sorted by, the worst first."""
-        return (*_harm(self.exposure), -self.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.simulate.partition_risk import RiskedPartition
 
 
 BOUNDARIES = Rows(BoundaryRow)
@@ -101,13 +25,10 @@ PARTITIONS = Rows(PartitionRow)
 
 
 def boundary_rows(risk: RiskedPartition) -> Iterator[BoundaryRow]:
-    """Return rows of the boundaries, ascending."""
+    """Yield rows of the boundaries, ascending."""
     survey = risk.survey
     for each in risk.boundaries:
-        yield BoundaryRow(
-            *(survey.log_dir, survey.topic, survey.partition, each.offset, each.verdict, each.cause),
-            *(each.exposure, each.opened, each.crossing, each.cost),
-        )
+        yield BoundaryRow(survey.log_dir, survey.topic, survey.partition, each)
 
 
 def partition_row(risk: RiskedPartition) -> PartitionRow:
@@ -126,7 +47,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
         risk.causes,
         None if worst is None else worst.offset,
         None if worst is None else worst.exposure,
-        None if worst is None else worst.opened,
+        None if worst is None else worst.open_transactions,
         None if worst is None else worst.crossing,
         risk.waiting,
         risk.newest_cost,
@@ -154,11 +75,6 @@ def arithmetic(
     )
 
 
-def _harm(found: Exposure | None) -> tuple[int, int, int]:
-    return (0, 0, 0) if found is None else (-found.doubled, -found.lost, -found.degraded)
-
-
-# Columns of a partition that are added up, and those of which the greatest counts.
 ADDED = (
     *("waiting_segments", "lost", "degraded", "doubled", "doubled_automatically", "doubled_records", "doubled_bytes"),
     *("aborted_records", "untiered_bytes", "grows_by_bytes", "full_bytes", "full_ms", "bounded_bytes", "bounded_ms"),
