@@ -17,7 +17,6 @@ from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import ReplicaDisagreement
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
-from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -160,6 +159,7 @@ def show_risk_of_host(
 ) -> int:
     """Show what the rejected ways would cost the log directories; return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
+    from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.log.selection import count, selected_of
