@@ -119,7 +119,7 @@ class Output:
             from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 
             headings = kafka or {}
-            for text in kafka_text(headings, ({name: getattr(row, name) for name in headings} for row in rows)):
+            for text in kafka_text(headings, ({name: _value_of(row, name) for name in headings} for row in rows)):
                 sys.stdout.write(text)
         elif told:
             self._line({"summary": told})

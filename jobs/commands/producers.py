@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
-
 import click
 
 from tiersnap.jobs import options as opt
@@ -15,12 +12,8 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
-from tiersnap.snapshot.units import count_of, format_duration, utc
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer
+from tiersnap.snapshot.units import count_of, format_duration
 
 # As --now elsewhere, it is said on the command line, each time.
 as_of_option = click.option(
@@ -34,21 +27,7 @@ as_of_option = click.option(
 partition_number_option = once("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
-@dataclass(frozen=True, slots=True)
-class ListedProducer:
-    """A producer of `producers`, as DescribeProducers answers."""
-
-    COLUMNS: ClassVar = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    last_time: str | None
-    transaction_start_offset: int | None
-    last_offset: int
+COLUMNS = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
 
 
 @command(ListedProducer, kafka="kafka-transactions.sh describe-producers")
@@ -98,8 +77,8 @@ def producers(
                 f"--output kafka is of one partition, and these are {len(found)}",
                 hint="name it: --topic T --partition P",
             )
-    rows = (_listed(partition, entry) for partition, entry in listing.entries(partitions))
-    output.rows(ListedProducer, rows, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
+    rows = listing.producers(partitions)
+    output.rows(ListedProducer, rows, columns=COLUMNS, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
     tell_not_compared(output, listing.not_compared, log_dirs)
     output.warn(*of_unlocated(listing.unlocated, remote=False))
     if listing.expired:
@@ -109,22 +88,3 @@ def producers(
             "none lists them"
         )
     return exit_code_of([*listing.findings, *(Verdict.UNKNOWN_LOG_START for _ in listing.unlocated)])
-
-
-def _listed(partition: Partition, entry: np.void) -> ListedProducer:
-    """Return an entry as DescribeProducers says it: -1 without a batch or a marker, None without a transaction."""
-    names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "timestamp")
-    producer_id, epoch, coordinator_epoch, sequence, timestamp = (int(entry[name]) for name in names)
-    start = int(entry["current_txn_first_offset"])
-    return ListedProducer(
-        topic=partition.topic,
-        partition=partition.partition,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        coordinator_epoch=coordinator_epoch,
-        last_sequence=sequence,
-        last_timestamp=timestamp,
-        last_time=utc(timestamp),
-        transaction_start_offset=start if start >= 0 else None,
-        last_offset=int(entry["last_offset"]),
-    )

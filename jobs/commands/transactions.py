@@ -19,11 +19,12 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions import kafka_table
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
+from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionStatus
 from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
     from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
 
@@ -54,27 +55,36 @@ class ListedTransaction:
     """A transactional id of `transactions list` and `describe`, as its coordinator knows it."""
 
     COLUMNS: ClassVar = kafka_table.in_words(kafka_table.DESCRIBE)
-    transactional_id: str
-    coordinator: str
-    producer_id: int
-    producer_epoch: int
-    transaction_state: str
-    transaction_timeout_ms: int
-    transaction_start_timestamp: int | None
-    transaction_start_time: str | None
+    known: KnownTransaction
     transaction_duration_ms: int | None
-    topic_partitions: list[str]
-    last_update_timestamp: int
-    last_update_time: str | None
-    previous_producer_id: int
-    next_producer_id: int
-    client_transaction_version: int
-    next_producer_epoch: int
-    unknown_tags: Annotated[dict[str, str], Meta(description="hex by tag")]
-    value_version: int
-    offset: int
-    timestamp: int
-    time: str | None
+
+    @classmethod
+    def of(cls, known: KnownTransaction, as_of: int) -> ListedTransaction:
+        """Return a transactional id; `as_of` in ms."""
+        start = known.value.start_timestamp
+        return cls(known, as_of - start if start >= 0 else None)
+
+    @property
+    def coordinator(self) -> str:
+        """Return the partition whose leader is the coordinator."""
+        return f"{TOPIC}-{self.known.partition}"
+
+    @property
+    def topic_partitions(self) -> list[str]:
+        """Return the names of the partitions of the transaction."""
+        value = self.known.value
+        return [f"{each[0]}-{each[1]}" for each in sorted(value.partitions or ()) if value.has_partition(each)]
+
+    @property
+    def transaction_start_timestamp(self) -> int | None:
+        """Return when the transaction began, in ms."""
+        start = self.known.value.start_timestamp
+        return start if start >= 0 else None
+
+    @property
+    def transaction_start_time(self) -> str | None:
+        """Return when the transaction began, in ISO 8601."""
+        return utc(self.transaction_start_timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +94,32 @@ class ListedOpenTransaction:
     COLUMNS: ClassVar = {
         **kafka_table.in_words(kafka_table.FIND_HANGING),
         "verdict": "Verdict",
-        "blocked_segment_count": "BlockedSegments",
+        "blocked": "BlockedSegments",
         "reason": "Reason",
     }
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    transaction_start_offset: int
-    last_timestamp: int
-    last_time: str | None
+    transaction: PartitionTransaction
     duration_minutes: int
     verdict: TransactionVerdict
     reason: str
     transactional_id: str | None
-    transaction_state: str | None
+    transaction_state: TransactionStatus | None
     coordinator_producer_epoch: int | None
     is_late: bool
-    blocked_segment_count: int
-    blocked_segments: Annotated[list[int], Meta(description="base offsets")]
-    blocked_bytes: int
     abort_command: str | None
     abort_command_before_3_0: str | None
     terminate_command: Annotated[
         str | None, Meta(description="aborts a transaction in two phases over its application's head")
     ]
+
+    @property
+    def last_time(self) -> str | None:
+        """Return `last_timestamp` in ISO 8601."""
+        return utc(self.transaction.producer.last_timestamp)
+
+    @property
+    def blocked(self) -> int:
+        """Return the number of blocked segments."""
+        return len(self.transaction.blocked_segments)
 
 
 @command(ListedTransaction, ListedOpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
@@ -191,7 +201,7 @@ def transactions(
     known = log.with_partitions(topic, partition) if transactional_id is None else [log.described(transactional_id)]
     headings = kafka_table.LIST if question == LIST else kafka_table.DESCRIBE
     columns = kafka_table.in_words(headings)
-    rows = (_listed(each, as_of) for each in known)
+    rows = (ListedTransaction.of(each, as_of) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
     return exit_code_of(findings)
 
@@ -206,38 +216,6 @@ def _refuse_selection() -> None:
             )
 
 
-def _listed(known: KnownTransaction, as_of: int) -> ListedTransaction:
-    """Return what a coordinator knows; under `coordinator` the partition whose leader it is."""
-    from tiersnap.snapshot.formats.transaction_state import TOPIC
-
-    value = known.value
-    start = value.start_timestamp if value.start_timestamp >= 0 else None
-    partitions = sorted(each for each in value.partitions or () if value.has_partition(each))
-    return ListedTransaction(
-        transactional_id=known.transactional_id,
-        coordinator=f"{TOPIC}-{known.partition}",
-        producer_id=value.producer_id,
-        producer_epoch=value.producer_epoch,
-        transaction_state=str(value.state),
-        transaction_timeout_ms=value.timeout_ms,
-        transaction_start_timestamp=start,
-        transaction_start_time=utc(start),
-        transaction_duration_ms=None if start is None else as_of - start,
-        topic_partitions=[f"{topic}-{partition}" for topic, partition in partitions],
-        last_update_timestamp=value.last_update_timestamp,
-        last_update_time=utc(value.last_update_timestamp),
-        previous_producer_id=value.previous_producer_id,
-        next_producer_id=value.next_producer_id,
-        client_transaction_version=value.client_transaction_version,
-        next_producer_epoch=value.next_producer_epoch,
-        unknown_tags={str(tag): content.hex() for tag, content in value.unknown_tags.items()},
-        value_version=value.version,
-        offset=known.offset,
-        timestamp=known.timestamp,
-        time=utc(known.timestamp),
-    )
-
-
 def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
     """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
     from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, terminate_command
@@ -247,24 +225,14 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
     transactional_id = None if coordinated is None else coordinated.transactional_id
     terminated = transactional_id if verdict is TransactionVerdict.TWO_PHASE else None
     return ListedOpenTransaction(
-        topic=transaction.topic,
-        partition=transaction.partition,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        coordinator_epoch=transaction.coordinator_epoch,
-        transaction_start_offset=transaction.start_offset,
-        last_timestamp=transaction.last_timestamp,
-        last_time=utc(transaction.last_timestamp),
+        transaction=transaction,
         duration_minutes=judged.minutes(as_of),
         verdict=verdict,
         reason=judged.reason,
         transactional_id=transactional_id,
-        transaction_state=None if state is None else str(state.state),
+        transaction_state=None if state is None else state.transaction_state,
         coordinator_producer_epoch=None if state is None else state.producer_epoch,
         is_late=judged.is_late,
-        blocked_segment_count=len(transaction.blocked_segments),
-        blocked_segments=list(transaction.blocked_segments),
-        blocked_bytes=transaction.blocked_bytes,
         abort_command=abort_command(transaction) if verdict.is_hanging else None,
         abort_command_before_3_0=abort_command(transaction, before_3_0=True) if verdict.is_hanging else None,
         terminate_command=None if terminated is None else terminate_command(terminated),

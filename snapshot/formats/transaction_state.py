@@ -33,8 +33,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import TypeVar
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -51,18 +53,22 @@ _HINT = "tiersnap dump FILE shows the batch; other transactional ids are not tou
 _NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
 
 
-class TransactionStatus(IntEnum):
-    """TransactionStatus by its number; the others that Kafka knows (Dead, PrepareEpochFence) are never written."""
+class TransactionStatus(StrEnum):
+    """TransactionStatus in the order of its numbers, 0 to 5; brokers never write Dead and PrepareEpochFence."""
 
-    EMPTY = 0
-    ONGOING = 1
-    PREPARE_COMMIT = 2
-    PREPARE_ABORT = 3
-    COMPLETE_COMMIT = 4
-    COMPLETE_ABORT = 5
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
 
-    def __str__(self) -> str:
-        return self.name.title().replace("_", "")
+    @classmethod
+    def of_number(cls, number: int) -> TransactionStatus:
+        """Return the status with a number; ValueError if there is none."""
+        if not 0 <= number < len(cls):
+            raise ValueError(f"{number} is not a valid TransactionStatus")
+        return list(cls)[number]
 
     @property
     def is_prepared(self) -> bool:
@@ -74,24 +80,28 @@ class TransactionStatus(IntEnum):
 class TransactionLogValue:
     """A coordinator's state of a transactional id; fields as above, times in ms since the epoch."""
 
-    version: int  # of the record
+    value_version: int
     producer_id: int
     producer_epoch: int
-    timeout_ms: int
-    state: TransactionStatus
-    partitions: tuple[TopicPartition, ...] | None  # None for null, which is not an empty list on disk
+    transaction_timeout_ms: int
+    transaction_state: TransactionStatus
+    partitions: Annotated[
+        tuple[TopicPartition, ...] | None,
+        Meta(description="topic and number; null for null, which is not an empty list on disk"),
+    ]
     last_update_timestamp: int
-    start_timestamp: int
+    start_timestamp: Annotated[int, Meta(description="ms; -1 without a transaction")]
     previous_producer_id: int = -1
     next_producer_id: int = -1
     client_transaction_version: int = 0
     next_producer_epoch: int = -1
-    # Content of the tagged fields that a later schema added.
-    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+    unknown_tags: Annotated[
+        dict[int, bytes], Meta(description="tagged fields that a later schema added, base64 by tag")
+    ] = field(default_factory=dict)
 
     def has_partition(self, partition: TopicPartition) -> bool:
         """Return whether the partition is part of the transaction for the coordinator; state Empty has none."""
-        return self.state is not TransactionStatus.EMPTY and partition in (self.partitions or ())
+        return self.transaction_state is not TransactionStatus.EMPTY and partition in (self.partitions or ())
 
 
 _TAGS = (
@@ -162,7 +172,7 @@ def _value(reader: FlexibleReader) -> TransactionLogValue:
         producer_id,
         epoch,
         timeout,
-        TransactionStatus(status),
+        TransactionStatus.of_number(status),
         partitions,
         last_update,
         start,

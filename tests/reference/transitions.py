@@ -40,5 +40,6 @@ def illegal_transition(
     if said or is_cleaned:
         return said
     if before is None:
-        return "" if after.state is TransactionStatus.EMPTY else f"begins with {after.state}"
-    return "" if before.state in BEFORE[after.state] else f"{after.state} after {before.state}"
+        return "" if after.transaction_state is TransactionStatus.EMPTY else f"begins with {after.transaction_state}"
+    was, now = before.transaction_state, after.transaction_state
+    return "" if was in BEFORE[now] else f"{now} after {was}"

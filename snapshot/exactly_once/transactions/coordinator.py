@@ -20,6 +20,7 @@ from itertools import islice
 import numpy as np
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, decode_key, decode_value
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.records import LogRecord
@@ -57,17 +58,6 @@ def _finding(
     is_unknown = isinstance(error, UnknownVersionError)
     kind = FindingKind.UNKNOWN_VERSION if is_unknown else FindingKind.CORRUPT_TRANSACTION_STATE
     return Finding(kind, path, record.position, f"offset {record.offset}{whose}: {error.message}")
-
-
-@dataclass(frozen=True, slots=True)
-class KnownTransaction:
-    """The newest readable state of a transactional id, and the record it is from."""
-
-    transactional_id: str
-    partition: int
-    offset: int
-    timestamp: int
-    value: TransactionLogValue
 
 
 @dataclass(frozen=True, slots=True)

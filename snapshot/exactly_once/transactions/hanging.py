@@ -32,53 +32,26 @@ import numpy as np
 
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay
 from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH, TWO_PHASE_TIMEOUT_MS, is_timed_out
-from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
-from tiersnap.snapshot.exactly_once.transactions.producers import entries_at_end
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction, PartitionTransaction
+from tiersnap.snapshot.exactly_once.transactions.producers import entries_at_end, partition_producer
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
-from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.units import format_duration, human_duration
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTransaction:
-    """A producer's open transaction on one partition."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int  # of the producer's last marker, -1 without one
-    start_offset: int  # of its first record
-    last_timestamp: int  # ms, of the producer's last batch
-    # Base offsets of the closed segments that end above `start_offset`; none in a topic that is never tiered.
-    blocked_segments: tuple[int, ...]
-    blocked_bytes: int  # of those segments' log files
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Return the partition in which it is open."""
-        return self.topic, self.partition
-
-
 def open_transactions(replayed: LogReplay) -> Iterator[PartitionTransaction]:
-    """Return the partition's open transactions, ascending by start offset."""
+    """Yield the partition's open transactions, ascending by start offset."""
     partition, entries = replayed.examination.partition, entries_at_end(replayed)
     is_open = entries["current_txn_first_offset"] >= 0
     for entry in np.sort(entries[is_open], order=("current_txn_first_offset", "producer_id")):
         start_offset = int(entry["current_txn_first_offset"])
         blocked = list(_blocked(partition, start_offset))
         yield PartitionTransaction(
-            partition.topic,
-            partition.partition,
-            int(entry["producer_id"]),
-            int(entry["producer_epoch"]),
-            int(entry["coordinator_epoch"]),
+            partition_producer(partition, entry),
             start_offset,
-            int(entry["timestamp"]),
             tuple(segment.base_offset for segment in blocked),
             sum(segment.log.size for segment in blocked),
         )
@@ -108,7 +81,7 @@ LATE_BUFFER_MS = 300_000
 
 def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
     """Return whether a broker's PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
-    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
+    return as_of - transaction.producer.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +96,7 @@ class JudgedTransaction:
 
     def minutes(self, as_of: int) -> int:
         """Return whole minutes since the producer's last write, as the tool prints them; towards 0."""
-        idle = as_of - self.transaction.last_timestamp
+        idle = as_of - self.transaction.producer.last_timestamp
         return idle // 60_000 if idle >= 0 else -(-idle // 60_000)
 
 
@@ -137,9 +110,9 @@ def judge_transaction(
         max_transaction_timeout: ms; a producer that wrote no longer ago is not yet thought lost. Brokers have it as
             transaction.max.timeout.ms, the tool as --max-transaction-timeout in minutes.
     """
-    coordinated = log.states.of_producer(transaction.producer_id)
+    coordinated = log.states.of_producer(transaction.producer.producer_id)
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
-    idle = as_of - transaction.last_timestamp
+    idle = as_of - transaction.producer.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
         reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
@@ -150,31 +123,39 @@ def judge_transaction(
 def _of_coordinator(
     transaction: PartitionTransaction, coordinated: KnownTransaction | None, log: TransactionLog, as_of: int
 ) -> tuple[TransactionVerdict, str]:
+    producer = transaction.producer
     if coordinated is None:
         if not log.is_complete:
             return TransactionVerdict.UNKNOWN, (
-                f"no transactional id with producer id {transaction.producer_id} was found, and not all were read"
+                f"no transactional id with producer id {producer.producer_id} was found, and not all were read"
             )
-        other = log.states.formerly_of(transaction.producer_id)
+        other = log.states.formerly_of(producer.producer_id)
         also = f"; {other.transactional_id!r} has {other.value.producer_id} now" if other is not None else ""
         return (
             TransactionVerdict.HANGING_NO_TID,
-            f"no transactional id has producer id {transaction.producer_id}{also}",
+            f"no transactional id has producer id {producer.producer_id}{also}",
         )
     value, name = coordinated.value, repr(coordinated.transactional_id)
+    state = value.transaction_state
     if not log.is_current(coordinated.transactional_id):
         return TransactionVerdict.UNKNOWN, f"what its coordinator knows of {name} could not be read to its end"
-    if not value.has_partition(transaction.topic_partition):
-        return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {value.state} and does not name this partition"
-    if value.state.is_prepared:
-        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {value.state}: its coordinator is to write the marker"
-    if value.state is TransactionStatus.ONGOING and value.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+    if not value.has_partition(producer.topic_partition):
+        return (
+            TransactionVerdict.HANGING_NOT_IN_TXN,
+            f"{name} is {state} and does not name this partition",
+        )
+    if state.is_prepared:
+        return (
+            TransactionVerdict.EXPECTED_MARKER,
+            f"{name} is {state}: its coordinator is to write the marker",
+        )
+    if state is TransactionStatus.ONGOING and value.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
-    if value.state is TransactionStatus.ONGOING and is_timed_out(
-        start_timestamp=value.start_timestamp, timeout_ms=value.timeout_ms, now=as_of
+    if state is TransactionStatus.ONGOING and is_timed_out(
+        start_timestamp=value.start_timestamp, timeout_ms=value.transaction_timeout_ms, now=as_of
     ):
         return _of_overdue(coordinated, log, as_of)
-    return TransactionVerdict.ONGOING, f"{name} is {value.state}"
+    return TransactionVerdict.ONGOING, f"{name} is {state}"
 
 
 HANGS_AFTER_MS = 3_600_000
@@ -184,8 +165,8 @@ HANGS_AFTER_MS = 3_600_000
 
 def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
     """Judge a transaction beyond its timeout."""
-    value, deadline = known.value, known.value.start_timestamp + known.value.timeout_ms
-    told = f"{known.transactional_id!r} is Ongoing for more than its {format_duration(value.timeout_ms)}"
+    value, deadline = known.value, known.value.start_timestamp + known.value.transaction_timeout_ms
+    told = f"{known.transactional_id!r} is Ongoing for more than its {format_duration(value.transaction_timeout_ms)}"
     if value.producer_epoch == LARGEST_EPOCH:
         why = f"in producer epoch {LARGEST_EPOCH}, which no coordinator up to Kafka 4.2 can abort (KAFKA-20090)"
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
@@ -202,14 +183,20 @@ def abort_command(transaction: PartitionTransaction, *, before_3_0: bool = False
     Args:
         before_3_0: for leaders older than Kafka 3.0, which cannot be asked for the producer of a start offset.
     """
+    producer = transaction.producer
     words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "abort"]
-    words += ["--topic", transaction.topic, "--partition", str(transaction.partition)]
+    words += ["--topic", producer.topic, "--partition", str(producer.partition)]
     if before_3_0:
-        words += ["--producer-id", str(transaction.producer_id), "--producer-epoch", str(transaction.producer_epoch)]
+        words += [
+            "--producer-id",
+            str(producer.producer_id),
+            "--producer-epoch",
+            str(producer.producer_epoch),
+        ]
         # The tool makes 0 of -1, but takes a word that begins with - for an option.
-        words += ["--coordinator-epoch", str(max(0, transaction.coordinator_epoch))]
+        words += ["--coordinator-epoch", str(max(0, producer.coordinator_epoch))]
     else:
-        words += ["--start-offset", str(transaction.start_offset)]
+        words += ["--start-offset", str(transaction.transaction_start_offset)]
     return shlex.join(words)
 
 

@@ -15,12 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import (
-    JudgedTransaction,
-    PartitionTransaction,
-    judge_transaction,
-    open_transactions,
-)
+from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, judge_transaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -68,7 +64,7 @@ class _Replica:
 
 
 def _name(transaction: PartitionTransaction) -> tuple[int, int]:
-    return transaction.producer_id, transaction.start_offset
+    return transaction.producer.producer_id, transaction.transaction_start_offset
 
 
 @dataclass
@@ -108,7 +104,7 @@ class HangingSearch:
             )
             if each.verdict.is_hanging:
                 path, name = replica.partition.path, _name(transaction)
-                if name not in map(_name, newest[transaction.topic_partition].opened):
+                if name not in map(_name, newest[transaction.producer.topic_partition].opened):
                     continue
                 if path not in looked_again:
                     looked_again[path] = self._still_open(replica.log_dir, replica.partition)

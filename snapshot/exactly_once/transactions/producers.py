@@ -9,6 +9,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
+from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer, PartitionProducer
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
@@ -24,6 +25,12 @@ def entries_at_end(replayed: LogReplay) -> np.ndarray:
     return _NOBODY if replayed.entries is None else replayed.entries
 
 
+def partition_producer(partition: Partition, entry: np.void) -> PartitionProducer:
+    """Return an entry (ENTRY_DTYPE) at the log end of a partition."""
+    names = ("producer_id", "producer_epoch", "coordinator_epoch", "last_sequence", "last_offset", "timestamp")
+    return PartitionProducer(partition.topic, partition.partition, *(int(entry[name]) for name in names))
+
+
 @dataclass
 class ProducerListing:
     """Lists the producers of one partition after the other, and adds up what it finds."""
@@ -37,8 +44,8 @@ class ProducerListing:
     not_compared: int = 0
     unlocated: dict[str, str] = field(default_factory=dict)  # left out: why nothing tells where the log begins
 
-    def entries(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[tuple[Partition, np.void]]:
-        """Return the entries (ENTRY_DTYPE) of producers that brokers still have, ascending in each partition."""
+    def producers(self, partitions: Iterable[tuple[LogDir, Partition]]) -> Iterator[ListedProducer]:
+        """Yield the producers that brokers still have, ascending by id in each partition."""
         for log_dir, partition in partitions:
             is_below = begins_below(partition)
             if is_below is None:
@@ -50,7 +57,9 @@ class ProducerListing:
             entries = entries_at_end(replayed)
             live = live_entries(entries, as_of=self.as_of, expiration=self.producer_expiration)
             self.expired += entries.size - live.size
-            yield from ((partition, entry) for entry in live)
+            for entry in live:
+                start = int(entry["current_txn_first_offset"])
+                yield ListedProducer(partition_producer(partition, entry), start if start >= 0 else None)
 
 
 def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition, int]) -> tuple[NamedLogDir, ...]:

@@ -12,13 +12,13 @@ from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     MOST_PARTITIONS,
     CoordinatorStates,
-    KnownTransaction,
     TransactionRecord,
     likely_counts,
     newest_states,
     partition_of,
     read_record,
 )
+from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
 from tiersnap.snapshot.host.running import started_at
@@ -263,9 +263,9 @@ def read_states(
 
 def impossible(value: TransactionLogValue) -> str:
     """Return why no coordinator writes this state, whatever came before; "" if one does."""
-    if value.state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
-        return f"{value.state} of a transaction that never began"
-    if value.state is TransactionStatus.EMPTY and value.partitions:
+    if value.transaction_state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
+        return f"{value.transaction_state} of a transaction that never began"
+    if value.transaction_state is TransactionStatus.EMPTY and value.partitions:
         return "Empty with partitions"
     return ""
 

@@ -11,12 +11,8 @@ from tests.reference.command import tiersnap
 from tests.reference.transaction_state import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, key, value, write_states
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import (
-    PartitionTransaction,
-    is_late,
-    judge_transaction,
-    open_transactions,
-)
+from tiersnap.snapshot.exactly_once.transactions.hanging import is_late, judge_transaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionProducer, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -27,7 +23,7 @@ from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, live_entries
 
 MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP
-OPEN = PartitionTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
+OPEN = PartitionTransaction(PartitionProducer("orders", 0, 7, 2, -1, 3, 102, WRITTEN), 100, (0,), 10)
 LIMIT = {"max_transaction_timeout": 15 * MINUTE}
 
 
@@ -125,7 +121,7 @@ def opened_at(tmp_path: Path, offset: int) -> dict[int, str]:
     lb.write_partition(tmp_path, "orders", 0, segments, high_watermark=400, indexes=True)
     (partition,) = open_log_dir(str(tmp_path)).partitions()
     (found,) = open_transactions(replay_log(LOCAL, partition))
-    assert found.start_offset == offset
+    assert found.transaction_start_offset == offset
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
     verdicts = {row["base_offset"]: row["verdict"] for row in tiersnap("scan", tmp_path, "--segments").rows}
     assert {base for base in (0, 100, 200) if verdicts[base] != "READY"} == set(found.blocked_segments)

@@ -25,13 +25,9 @@ from tests.reference.transaction_state import (
     write_states,
 )
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import (
-    PartitionTransaction,
-    abort_command,
-    judge_transaction,
-    open_transactions,
-)
+from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, judge_transaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
+from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionProducer, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -43,7 +39,7 @@ MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP
 LATER = WRITTEN + 20 * MINUTE
 HERE, ELSEWHERE = [("orders", [0])], [("orders", [1]), ("payments", [0])]
-OPEN = PartitionTransaction("orders", 0, 7, 2, -1, 100, WRITTEN, (0,), 10)
+OPEN = PartitionTransaction(PartitionProducer("orders", 0, 7, 2, -1, 3, 102, WRITTEN), 100, (0,), 10)
 
 
 def verdict(
@@ -216,7 +212,7 @@ def opened_in(log_dir: Path) -> list[PartitionTransaction]:
 def test_t104_a_segment_is_blocked_that_ends_above_the_first_offset(tmp_path: Path, at: int, blocked) -> None:
     write_open(tmp_path, at)
     (found,) = opened_in(tmp_path)
-    assert (found.start_offset, found.blocked_segments) == (at, blocked)
+    assert (found.transaction_start_offset, found.blocked_segments) == (at, blocked)
     files = [tmp_path / f"orders-0/{base:020d}.log" for base in blocked]
     assert found.blocked_bytes == sum(path.stat().st_size for path in files)
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
@@ -229,20 +225,20 @@ def test_t104_a_segment_is_blocked_that_ends_above_the_first_offset(tmp_path: Pa
 def test_a_topic_that_is_never_tiered_has_open_transactions_and_no_blocked_segment(tmp_path: Path) -> None:
     write_open(tmp_path, 150, topic="__consumer_offsets")
     (found,) = opened_in(tmp_path)
-    assert (found.start_offset, found.blocked_segments, found.blocked_bytes) == (150, (), 0)
+    assert (found.transaction_start_offset, found.blocked_segments, found.blocked_bytes) == (150, (), 0)
 
 
 def test_t95_open_transactions_come_by_start_offset_and_end_with_their_markers(tmp_path: Path) -> None:
     batches = [lb.data_batch(0, 10), transaction(10, 2), lb.data_batch(11, 9), transaction(20, 1), transaction(21, 3)]
     lb.write_partition(tmp_path / "open", "t", 0, {0: batches})
-    assert [(each.producer_id, each.start_offset) for each in opened_in(tmp_path / "open")] == [
+    assert [(each.producer.producer_id, each.transaction_start_offset) for each in opened_in(tmp_path / "open")] == [
         (2, 10),
         (1, 20),
         (3, 21),
     ]
     batches.append(lb.marker(22, 2, 0, 5, commit=False))
     lb.write_partition(tmp_path / "ended", "t", 0, {0: batches})
-    assert [each.producer_id for each in opened_in(tmp_path / "ended")] == [1, 3]
+    assert [each.producer.producer_id for each in opened_in(tmp_path / "ended")] == [1, 3]
 
 
 def test_t106_an_open_transaction_is_listed_however_old_it_is(tmp_path: Path) -> None:

@@ -206,5 +206,5 @@ def test_a_complete_state_without_its_prepare_is_taken_as_compaction_leaves_it(t
     ongoing = value(1, state=ONGOING, partitions=[("t", [0])], started=1)
     write_states(tmp_path, 0, (key("a"), ongoing), (key("a"), value(1, state=state, partitions=[], started=1)))
     log = read(tmp_path, count=1)
-    assert log.states.known["a"].value.state is TransactionStatus(state)
+    assert log.states.known["a"].value.transaction_state is TransactionStatus.of_number(state)
     assert log.findings == ()

@@ -114,7 +114,7 @@ def test_whatever_was_encoded_is_decoded(
         else tuple((topic, number) for topic, all_of_it in partitions for number in all_of_it)
     )
     assert decoded == TransactionLogValue(
-        version, producer_id, epoch, timeout, TransactionStatus(state), flat, updated, started,
+        version, producer_id, epoch, timeout, TransactionStatus.of_number(state), flat, updated, started,
         *(int.from_bytes(tags[tag], signed=True) if tag in tags else none for tag, none in enumerate((-1, -1, 0, -1))),
         unknown_tags={tag: content for tag, content in tags.items() if tag > 3},
     )  # fmt: skip
