@@ -31,7 +31,6 @@ Mended = Annotated[int, Meta(description="of those written, how many took the pl
 Leftovers = Annotated[
     dict[str, int], Meta(description="removed `objects` of segments, `probes`, `files` and `uploads`, by kind")
 ]
-LeaderEpochs = Annotated[list[list[int]], Meta(description="pairs of leader epoch and start offset")]
 
 
 @dataclass(frozen=True)

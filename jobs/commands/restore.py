@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -16,10 +17,10 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.restored_kinds import RestoredFiles, RestoredTransaction
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -35,10 +36,17 @@ _MOST_NAMED = 10
 class RestoredPartition:
     """A partition of `restore`; what only the log can tell is null in a plan."""
 
-    COLUMNS: ClassVar = (
-        *("partition", "action", "segments", "size", "log_start_offset", "log_end_offset", "last_stable_offset"),
-        *("producers", "open_transactions"),
-    )
+    COLUMNS: ClassVar = {
+        "partition": "partition",
+        "action": "action",
+        "segments": "segments",
+        "size": "size",
+        "log_start_offset": "log start offset",
+        "log_end_offset": "log end offset",
+        "last_stable_offset": "last stable offset",
+        "producers": "producers",
+        "opened": "open transactions",
+    }
     partition: str
     topic_id: str
     cluster_id: str | None
@@ -47,32 +55,35 @@ class RestoredPartition:
     is_done: bool
     segments: int
     bytes: int
-    size: ForPeople
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
-    leader_epochs: LeaderEpochs
+    leader_epochs: Annotated[LeaderEpochs, Meta(description="pairs of leader epoch and start offset")]
     producer_state: str
-    producers: int | None
-    largest_producer_id: int | None
-    snapshots: int | None
-    rebuilt_snapshots: list[int] | None
-    transaction_indexes: int | None
-    open_transactions: int
-    transactions: list[RestoredTransaction]
-    doubts: list[str] | None
-    left_out: list[LeftOutCopy]
+    open_transactions: tuple[RestoredTransaction, ...]
+    files: RestoredFiles | None
+    left_out: tuple[LeftOutCopy, ...]
+
+    @property
+    def size(self) -> str:
+        """Return the bytes in words."""
+        return human_bytes(self.bytes)
+
+    @property
+    def opened(self) -> int:
+        """Return the number of open transactions."""
+        return len(self.open_transactions)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredSegment:
     """A segment of `restore --segments`, or a copy that is left out."""
 
-    COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "action")
+    COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "size_bytes", "segment_id", "action")
     partition: str
     base_offset: int
     next_base_offset: int | None
-    bytes: int | None
+    size_bytes: int | None
     segment_id: str
     action: str
 
@@ -234,21 +245,14 @@ def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartitio
         is_done=found is not None,
         segments=len(chain.pieces),
         bytes=chain.size,
-        size=human_bytes(chain.size),
         log_start_offset=chain.log_start_offset,
         log_end_offset=chain.end_offset,
         last_stable_offset=max(stable, chain.log_start_offset),
-        leader_epochs=[list(entry) for entry in chain.leader_epochs],
+        leader_epochs=chain.leader_epochs,
         producer_state="empty" if plan.destination.empty_state else "keep",
-        producers=None if found is None else found.producers,
-        largest_producer_id=None if found is None else found.largest_producer_id,
-        snapshots=None if found is None else found.snapshots,
-        rebuilt_snapshots=None if found is None else [offset for offset, _ in found.rebuilt_snapshots],
-        transaction_indexes=None if found is None else found.transaction_indexes,
-        open_transactions=len(opened),
-        transactions=list(opened),
-        doubts=None if found is None else list(found.doubts),
-        left_out=list(chain.left_out),
+        open_transactions=opened,
+        files=None if found is None else found.files,
+        left_out=chain.left_out,
     )
 
 
@@ -260,7 +264,7 @@ def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
         yield RestoredSegment(name, piece.start_offset, piece.end_offset, size, piece.copy.segment_id, action)
     for copy in chain.left_out:
         action = f"LEFT OUT: {copy.reason}"
-        yield RestoredSegment(name, copy.start_offset, copy.end_offset, None, copy.segment_id, action)
+        yield RestoredSegment(name, copy.base_offset, copy.next_base_offset, None, copy.segment_id, action)
 
 
 def _tell_plan(output: Output, plan: RestorePlan) -> None:
@@ -275,7 +279,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
     if cut:
         output.talk(f"{name}: {count_of(cut, 'segment')} cut at a batch, for others overlap; the indexes are made anew")
     for copy in chain.left_out[:_MOST_NAMED]:
-        output.talk(f"{name}: copy {copy.segment_id} from offset {copy.start_offset} is left out: {copy.reason}")
+        output.talk(f"{name}: copy {copy.segment_id} from offset {copy.base_offset} is left out: {copy.reason}")
     if len(chain.left_out) > _MOST_NAMED:
         output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
     for left in plan.leftovers:
@@ -298,26 +302,26 @@ def _taken_by(plan: RestorePlan) -> str:
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
     """Tell what a person must know of a partition that was restored."""
-    chain, name = plan.folder.chain, plan.folder.name
+    chain, name, files = plan.folder.chain, plan.folder.name, found.files
     output.talk(
         f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
-        f"{count_of(found.snapshots, 'snapshot')} ({found.snapshots - len(found.rebuilt_snapshots)} of the tier, "
-        f"{len(found.rebuilt_snapshots)} made from the log), "
-        f"{count_of(found.transaction_indexes, 'transaction index', 'transaction indexes')}"
+        f"{count_of(files.snapshots, 'snapshot')} ({files.snapshots - len(files.rebuilt_snapshots)} of the tier, "
+        f"{len(files.rebuilt_snapshots)} made from the log), "
+        f"{count_of(files.transaction_indexes, 'transaction index', 'transaction indexes')}"
     )
-    for doubt in found.doubts[:_MOST_NAMED]:
+    for doubt in files.doubts[:_MOST_NAMED]:
         output.warn(f"{name}: {doubt}")
-    if found.doubts:
+    if files.doubts:
         then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
-        output.warn(f"{name}: the log settled {count_of(len(found.doubts), 'contradiction')} in the tier{then}")
+        output.warn(f"{name}: the log settled {count_of(len(files.doubts), 'contradiction')} in the tier{then}")
     if not plan.destination.is_same_cluster:
         if not plan.destination.empty_state:
             output.warn(
-                f"{name}: the largest restored producer id is {found.largest_producer_id}: the cluster's next producer "
+                f"{name}: the largest restored producer id is {files.largest_producer_id}: the cluster's next producer "
                 "id must be above it before anybody produces"
             )
         output.talk(
-            f"{name}: its batches carry leader epochs up to {found.largest_leader_epoch}. Where the topic's leader "
+            f"{name}: its batches carry leader epochs up to {files.largest_leader_epoch}. Where the topic's leader "
             "epoch in this cluster is lower, the broker cuts its leader epochs: consumers read on, but remote "
             "segments registered under the old epochs are not reachable"
         )

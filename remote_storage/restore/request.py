@@ -41,6 +41,6 @@ class LeftOutCopy:
     """A copy that is not used."""
 
     segment_id: str
-    start_offset: int
-    end_offset: int | None  # exclusive; None of an incomplete segment
+    base_offset: int
+    next_base_offset: int | None  # None of an incomplete segment
     reason: str

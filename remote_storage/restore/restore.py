@@ -106,7 +106,7 @@ def restore_partition(
         talk(f"fetching {count_of(len(chain.pieces), 'segment')} of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
     # A broker that checked every segment would fold the producers from them that are not to be there.
-    checks_all = bool(found.doubts) and not folder.empty_state
+    checks_all = bool(found.files.doubts) and not folder.empty_state
     if checks_all and target.forget_clean_shutdown():
         talk("removed .kafka_cleanshutdown: the broker is to check what the tier contradicts itself about")
     # All before the folder has its name: what a broker finds of the partition is then complete.

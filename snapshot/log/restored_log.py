@@ -26,7 +26,7 @@ from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.log.restored_transaction import RestoredTransaction
+from tiersnap.snapshot.log.restored_kinds import RestoredFiles, RestoredTransaction
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_replay import replay_partition
@@ -53,17 +53,8 @@ class RestoredLog:
     """The result of a pass over the log."""
 
     log_end_offset: int = 0
-    snapshots: int = 0
-    producers: int = 0
-    largest_producer_id: int = -1
-    largest_leader_epoch: int = -1
     open_transactions: tuple[RestoredTransaction, ...] = ()
-    # (offset, reason) of snapshots that are not the tier's.
-    rebuilt_snapshots: list[tuple[int, str]] = field(default_factory=list)
-    rebuilt_indexes: int = 0  # offset and time indexes that differ from the tier's, which is no fault of either
-    transaction_indexes: int = 0
-    # Where the tier contradicts the log or itself; each was settled by the log, and is to be told.
-    doubts: list[str] = field(default_factory=list)
+    files: RestoredFiles = field(default_factory=RestoredFiles)
 
     @property
     def last_stable_offset(self) -> int:
@@ -138,19 +129,19 @@ class _Pass:
             data = self._snapshot if boundary.found.is_start else None
             if data is None:
                 data = snapshot_file.encode(boundary.entries)
-                found.rebuilt_snapshots.append((boundary.offset, reason))
+                found.files.rebuilt_snapshots.append((boundary.offset, reason))
             if verdict in (SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT):
-                found.doubts.append(f"the tier's snapshot at {boundary.offset} is {verdict}: {reason}")
+                found.files.doubts.append(f"the tier's snapshot at {boundary.offset} is {verdict}: {reason}")
             if boundary.entries.size:
-                found.largest_producer_id = max(
-                    found.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
+                found.files.largest_producer_id = max(
+                    found.files.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
                 )
             if boundary.offset == end:
                 entries = only_open_transactions(boundary.entries) if self.empty_state else boundary.entries
                 data = snapshot_file.encode(entries) if self.empty_state else data
-                found.producers = int(entries.size)
+                found.files.producers = int(entries.size)
             self.put(snapshot_file.file_name(boundary.offset), data)
-            found.snapshots += 1
+            found.files.snapshots += 1
         if replay.refusal is not None:
             raise CorruptDataError(f"{self.partition.name}: {replay.refusal.message}")
         found.log_end_offset = end
@@ -196,11 +187,11 @@ class _Pass:
                 base_offset=segment.base_offset,
             )
         if end.last_offset + 1 < segment.next_base_offset:
-            self._found.doubts.append(
+            self._found.files.doubts.append(
                 f"{tier.name}: ends at offset {end.last_offset}, the next segment begins at {segment.next_base_offset}"
             )
         if end.has_gaps:
-            self._found.doubts.append(f"{tier.name}: records are missing inside, as after compaction")
+            self._found.files.doubts.append(f"{tier.name}: records are missing inside, as after compaction")
         self._put_indexes(segment, tier, rebuild, end)
         self._put_transactions(segment, tier, np.concatenate(aborted) if aborted else None)
         self._pending = tier.snapshot
@@ -208,7 +199,7 @@ class _Pass:
 
     def _check_epochs(self, rows: np.ndarray, name: str) -> None:
         known = rows["partition_leader_epoch"]
-        self._found.largest_leader_epoch = max(self._found.largest_leader_epoch, int(known.max(initial=-1)))
+        self._found.files.largest_leader_epoch = max(self._found.files.largest_leader_epoch, int(known.max(initial=-1)))
         wrong = self._epoch_check.first_wrong(rows)
         if wrong is not None:
             raise CorruptDataError(
@@ -234,7 +225,7 @@ class _Pass:
         for suffix, theirs, ours in zip(
             ("index", "timeindex"), (tier.offset_index, tier.time_index), made, strict=True
         ):
-            self._found.rebuilt_indexes += theirs is not None and theirs != ours
+            self._found.files.rebuilt_indexes += theirs is not None and theirs != ours
             self.put(f"{stem}.{suffix}", ours)
 
     def _put_transactions(self, segment: Segment, tier: TierParts, aborted: np.ndarray | None) -> None:
@@ -246,12 +237,12 @@ class _Pass:
             if self._knows_more(theirs, ours):
                 data = tier.transaction_index
             elif tier.offset_index is not None and not np.array_equal(theirs, ours):
-                self._found.doubts.append(
+                self._found.files.doubts.append(
                     f"{name}: {count_of(theirs.size, 'aborted transaction')}, the log has {ours.size} or others"
                 )
         except CorruptIndexError as error:
-            self._found.doubts.append(error.message)
-        self._found.transaction_indexes += data is not None
+            self._found.files.doubts.append(error.message)
+        self._found.files.transaction_indexes += data is not None
         self.put(f"{segment.base_offset:020d}.txnindex", data)
 
     def _knows_more(self, theirs: np.ndarray, ours: np.ndarray) -> bool:

@@ -65,7 +65,7 @@ def test_up_to_the_last_tiered_boundary_a_consumer_reads_every_record_as_before(
     assert done.exit_code == 0, done.err
     row = done.row(partition=f"{topic}-0")
     assert (row["log_start_offset"], row["log_end_offset"], row["last_stable_offset"]) == (0, end, end)
-    assert row["doubts"] == row["rebuilt_snapshots"] == row["transactions"] == []
+    assert row["doubts"] == row["rebuilt_snapshots"] == row["open_transactions"] == []
     assert not (disks.log_dirs[1] / CLEAN_SHUTDOWN).exists(), "the broker is to look for itself"
     folder, before = disks.partition(topic), lost.disks.partition(topic)
     for path in before.glob("*.txnindex"):
@@ -149,8 +149,8 @@ def test_a_transaction_cut_by_the_last_boundary_is_reported_and_ends_as_told(los
 
     plan, done = restore(lost, disks, topic), restore(lost, disks, topic, "--apply")
 
-    assert plan.rows[0]["transactions"] == done.rows[0]["transactions"], "known before anything is fetched"
-    (cut,) = done.rows[0]["transactions"]
+    assert plan.rows[0]["open_transactions"] == done.rows[0]["open_transactions"], "known before anything is fetched"
+    (cut,) = done.rows[0]["open_transactions"]
     (begun,) = (record for record in lost.committed[topic] if record.key == f"{CUT_PRODUCER}-0-0".encode())
     assert cut["first_offset"] == begun.offset == done.rows[0]["last_stable_offset"] < end
     told = f"kafka-transactions abort --topic {topic} --partition 0 --start-offset {begun.offset}"
@@ -186,7 +186,7 @@ def test_with_the_empty_snapshot_a_cut_transaction_is_shown_as_if_committed(lost
     """One more reason why the 10 bytes are not good enough; `--producer-state empty` keeps such transactions."""
     topic, end = lost.cut_topic, lost.end(lost.cut_topic)
     disks = lost.lose_disk(tmp_path / "disks")
-    (cut,) = restore(lost, disks, topic, "--producer-state", "empty", "--apply").rows[0]["transactions"]
+    (cut,) = restore(lost, disks, topic, "--producer-state", "empty", "--apply").rows[0]["open_transactions"]
     with Broker(disks, CURRENT_VERSION) as broker:
         wait_for_leader(broker, topic)
         assert last_stable(broker, topic) == cut["first_offset"]

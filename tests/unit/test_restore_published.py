@@ -179,7 +179,7 @@ def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
     events = tier_partition(aiven(store), PARTITION, planned(lost), tierer, cluster_id=CLUSTER)
     assert [event.error for event in events] == [None, None]
     (row,) = restore(store, disk, topic=PARTITION.topic).rows
-    assert (row["log_end_offset"], [each["start_offset"] for each in row["left_out"]]) == (10, [12])
+    assert (row["log_end_offset"], [each["base_offset"] for each in row["left_out"]]) == (10, [12])
 
 
 def test_restore_takes_the_cluster_that_is_given_when_the_record_is_damaged(tmp_path):

@@ -76,8 +76,8 @@ def test_the_folder_is_what_a_broker_had_up_to_the_last_tiered_boundary(tmp_path
     assert not (disk / "log-start-offset-checkpoint").exists()
     row = done.rows[0]
     assert (row["log_start_offset"], row["log_end_offset"], row["last_stable_offset"]) == (0, END, 1375)
-    assert row["transactions"] == [{"producer_id": 170, "producer_epoch": 18, "first_offset": 1375}]
-    assert row["transactions"] == planned.rows[0]["transactions"]
+    assert row["open_transactions"] == [{"producer_id": 170, "producer_epoch": 18, "first_offset": 1375}]
+    assert row["open_transactions"] == planned.rows[0]["open_transactions"]
     assert "--start-offset 1375" in done.err
     assert (row["snapshots"], row["rebuilt_snapshots"], row["transaction_indexes"], row["doubts"]) == (2, [], 2, [])
     assert tiersnap("scan", disk).exit_code == 0
@@ -161,7 +161,7 @@ def test_the_clean_marker_stays_where_all_is_sure_and_goes_where_it_is_not(store
     (other / ".kafka_cleanshutdown").touch()
     done = restore(doubtful, other, "--cluster-id", CLUSTER, "--apply")
     assert done.exit_code == 0
-    assert done.rows[0]["rebuilt_snapshots"] == [695]
+    assert done.rows[0]["rebuilt_snapshots"] == [[695, "empty, and the log holds 5 producers"]]
     assert "SUSPECT" in done.rows[0]["doubts"][0]
     assert not (other / ".kafka_cleanshutdown").exists()
     assert ".kafka_cleanshutdown" in done.err

@@ -54,7 +54,7 @@ def test_a_newest_copy_with_a_short_or_missing_object_is_asked_about(store, disk
     assert planned.exit_code == 0
     assert planned.rows[0]["log_end_offset"] == 695
     (left,) = planned.rows[0]["left_out"]
-    assert left["start_offset"] == 695
+    assert left["base_offset"] == 695
     assert "is left out" in planned.err
 
 
