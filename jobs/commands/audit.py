@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 from msgspec import UNSET, UnsetType
@@ -13,8 +13,10 @@ from msgspec import UNSET, UnsetType
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
-from tiersnap.jobs.output import Output, of_row
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.report.exactly_once import AuditRow
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
@@ -31,19 +33,11 @@ class AuditFinding:
         *("before_last_sequence", "first_sequence", "distance", "batches", "segment_file", "position"),
     )
     log_dir: str
-    topic: str
-    partition: int
-    kind: str
+    finding: AuditRow
     rule: str
-    judgement: str
-    harm: str
-    producer_id: int | None
     producer_epoch: int | None
     before_epoch: int | None
     before_first_offset: int | None
-    before_last_offset: int | None
-    first_offset: int | None
-    last_offset: int | None
     before_first_sequence: int | None
     before_last_sequence: int | None
     first_sequence: int | None
@@ -57,8 +51,19 @@ class AuditFinding:
     segment_base_offset: int | None
     position: int | None
     timestamp: int | None
-    time: str | None
-    segment_file: str | None
+
+    @property
+    def time(self) -> str | None:
+        """Return `timestamp` in ISO 8601."""
+        return utc(self.timestamp)
+
+    @property
+    def segment_file(self) -> str | None:
+        """Return the path of the segment's log file."""
+        if self.segment_base_offset is None:
+            return None
+        folder = f"{self.finding.topic}-{self.finding.partition}"
+        return f"{self.log_dir}/{folder}/{self.segment_base_offset:020d}.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +134,9 @@ def audit(
     )
     done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
     summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))
-    output.rows(AuditFinding, map(_row, done.rows), summary=summary, findings=done.damage.findings)
+    output.rows(AuditFinding, Rows(AuditFinding).read_dicts(done.rows), summary=summary, findings=done.damage.findings)
     output.talk(*of_damage(done.damage), *_lines(done))
     return exit_code_of(done.problems())
-
-
-def _row(finding: Mapping[str, Any]) -> AuditFinding:
-    """Return a finding with the path of its segment's file and its time in words."""
-    base = finding["segment_base_offset"]
-    folder = f"{finding['log_dir']}/{finding['topic']}-{finding['partition']}"
-    file = None if base is None else f"{folder}/{base:020d}.log"
-    return of_row(AuditFinding, {**finding, "time": utc(finding["timestamp"]), "segment_file": file})
 
 
 def _lines(done: AuditOutcome) -> Iterator[str]:
