@@ -15,8 +15,7 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
-from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
-from tiersnap.snapshot.gate.trusted import Provenance
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -46,12 +45,7 @@ class InstalledSnapshot:
 
     COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
     partition: str
-    offset: int
-    action: InstallOutcome
-    producers: int | None
-    provenance: Provenance | None
-    run_id: str | None
-    reason: str
+    planned: PlannedInstall
 
 
 @command(InstalledSnapshot)
@@ -118,9 +112,8 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
     """Yield the plans, carried out while they are shown."""
     for partition, planned in job.plans(write=apply):
         for each in planned:
-            if each.outcome is not InstallOutcome.KEEP:
-                what = (each.outcome, each.entry_count, each.provenance, each.run_id, each.reason)
-                yield InstalledSnapshot(partition.name, each.offset, *what)
+            if each.action is not InstallOutcome.KEEP:
+                yield InstalledSnapshot(partition.name, each)
 
 
 def _lines(job: Installation, *, apply: bool) -> Iterator[str]:

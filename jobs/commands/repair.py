@@ -8,10 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
-from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
@@ -21,15 +20,12 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
-    from tiersnap.snapshot.repair.other_files import PlannedFile
-    from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
 
 # Of rows that need nobody: a count that leaves them out would not add up to the rows.
 _LEFT_ALONE = {
@@ -39,23 +35,47 @@ _LEFT_ALONE = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRepair:
-    """A file of `repair` that is not as it should be; snapshots that are right are counted only."""
+class RepairedSnapshot:
+    """A snapshot of `repair` that is not as it should be; snapshots that are right are counted only."""
 
-    COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "reason")
+    COLUMNS: ClassVar = {
+        "partition": "partition",
+        "offset": "offset",
+        "action": "action",
+        "producers": "producers",
+        "provenance": "provenance",
+        "why": "reason",
+    }
     log_dir: str
     partition: str
-    offset: Annotated[int | None, Meta(description="null for a file of the whole partition")]
-    bytes: Annotated[int | None, Meta(description="of a snapshot")]
-    action: RepairAction
-    producers: int | None
-    provenance: Provenance | None
-    found: Annotated[SnapshotVerdict | None, Meta(description="of a snapshot")]
-    reason: str
-    file: Annotated[str, Meta(description="name in the partition's folder")]
+    snapshot: PlannedSnapshot
+
+    @property
+    def why(self) -> str:
+        """Return the reason of the action."""
+        return self.snapshot.reason
 
 
-@command(PlannedRepair)
+@dataclass(frozen=True, slots=True)
+class RepairedFile:
+    """Another file of `repair` that is not as it should be."""
+
+    log_dir: str
+    partition: str
+    planned: PlannedFile
+
+    @property
+    def offset(self) -> int | None:
+        """Return the base offset of the segment whose index it is."""
+        return self.planned.base_offset
+
+    @property
+    def why(self) -> str:
+        """Return the file and the reason of the action."""
+        return f"{self.planned.file}: {self.planned.reason}"
+
+
+@command(RepairedSnapshot, RepairedFile)
 @opt.log_dirs_argument()
 @click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
 @click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
@@ -138,14 +158,15 @@ def repair(
         files = None if out is not None else FileRepair(replace, ids.find, apply=apply)
         job = HostRepair(opened, options, check_crc, beginnings, files=files)
 
-        def rows() -> Iterator[PlannedRepair]:
+        def rows() -> Iterator[RepairedSnapshot | RepairedFile]:
             for each, part, plan, others in job.plans(progress.watch(selected_of(opened, selection)), open_files):
                 for planned in plan:
                     if planned.action is not RepairAction.KEEP:
-                        yield _row(each.uri, part.name, planned)
-                yield from (_row_of_file(each.uri, part.name, other) for other in others)
+                        yield RepairedSnapshot(each.uri, part.name, planned)
+                yield from (RepairedFile(each.uri, part.name, other) for other in others)
 
-        output.rows(PlannedRepair, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
+        kind: type[Any] = RepairedSnapshot
+        output.rows(kind, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
     for error in job.errors:
         output.warn(error.message)
         if error.hint:
@@ -155,40 +176,6 @@ def repair(
             output.talk(f"left alone: {other.name} ({other.state})")
     output.talk(*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone)
     return exit_code_of(job.problems())
-
-
-def _row(uri: str, partition: str, planned: PlannedSnapshot) -> PlannedRepair:
-    from tiersnap.snapshot.formats.snapshot_file import file_name
-
-    # What the local files alone give is no snapshot where more came before them.
-    is_none = planned.provenance.lacks_start
-    return PlannedRepair(
-        log_dir=uri,
-        partition=partition,
-        offset=planned.offset,
-        bytes=planned.size,
-        action=planned.action,
-        producers=None if is_none else planned.entry_count,
-        provenance=None if is_none else planned.provenance,
-        found=planned.found,
-        reason=planned.reason,
-        file=file_name(planned.offset),
-    )
-
-
-def _row_of_file(uri: str, partition: str, planned: PlannedFile) -> PlannedRepair:
-    return PlannedRepair(
-        log_dir=uri,
-        partition=partition,
-        offset=planned.base_offset,
-        bytes=None,
-        action=planned.action,
-        producers=None,
-        provenance=None,
-        found=None,
-        reason=f"{planned.name}: {planned.reason}",
-        file=planned.name,
-    )
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:

@@ -14,13 +14,8 @@ from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
-from tiersnap.remote_storage.restore.install_plan import (
-    InstallPlanner,
-    PartitionSnapshots,
-    PlannedInstall,
-    without_folding,
-)
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
+from tiersnap.remote_storage.restore.install_plan import InstallPlanner, PartitionSnapshots, without_folding
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
@@ -89,7 +84,7 @@ class Installation:
                 continue
             if planned is not None:
                 has_any = True
-                self.outcomes.update(each.outcome for each in planned)
+                self.outcomes.update(each.action for each in planned)
                 self.waiting.update(each.problem for each in planned if each.problem is not None)
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):

@@ -1,11 +1,15 @@
-"""The action of `install` at one offset."""
+"""The plan of `install`: its rows and their actions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 
 
 class InstallOutcome(StrEnum):
@@ -47,3 +51,28 @@ _PROBLEMS: dict[InstallOutcome, Problem] = {
     InstallOutcome.ABOVE_NEWEST: SnapshotVerdict.MISSING,
     InstallOutcome.UNVERIFIED: SnapshotVerdict.UNVERIFIED,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBy:
+    """A stored snapshot that a run vouches for."""
+
+    run_id: str
+    producers: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInstall:
+    """A snapshot offset of the plan."""
+
+    offset: int
+    action: InstallOutcome
+    reason: str
+    stored: StoredBy | None = None
+    found: Annotated[SnapshotVerdict | None, Meta(description="of the file that exists, if it decides")] = None
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
+        return self.found or self.action.problem

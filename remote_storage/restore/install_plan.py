@@ -18,38 +18,20 @@ from tiersnap.remote_storage.own_objects.snapshot_objects import (
     list_snapshots,
     read_snapshot,
 )
-from tiersnap.remote_storage.restore.install_outcome import InstallOutcome
+from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall, StoredBy
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.repair_action import PlannedSnapshot
+from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions, Write
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, compare
 from tiersnap.snapshot.units import count_of
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedInstall:
-    """One offset of the plan; `run_id`, `entry_count` and `provenance` are of the stored snapshot."""
-
-    offset: int
-    outcome: InstallOutcome
-    reason: str
-    run_id: str | None = None
-    entry_count: int | None = None
-    provenance: Provenance | None = None
-    found: SnapshotVerdict | None = None  # the verdict on the file that is there, if it decides
-
-    @property
-    def problem(self) -> Problem | None:
-        """Return why a segment lacks its snapshot until a person acts; None if it has one, or needs none."""
-        return self.found or self.outcome.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +170,10 @@ class InstallPlanner:
         outcome: InstallOutcome,
         reason: str,
         vouched: Vouched | None = None,
-        entry_count: int | None = None,
+        producers: int = 0,
     ) -> None:
-        run_id, provenance = (vouched.run_id, vouched.record.provenance) if vouched else (None, None)
-        self.planned.append(PlannedInstall(offset, outcome, reason, run_id, entry_count, provenance))
+        stored = None if vouched is None else StoredBy(vouched.run_id, producers, vouched.record.provenance)
+        self.planned.append(PlannedInstall(offset, outcome, reason, stored))
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:

@@ -38,11 +38,16 @@ ENTRY_LENGTH = _ENTRY_ON_DISK.itemsize
 HEADER_LENGTH = _HEADER.size
 
 
+def size_of(count: int) -> int:
+    """Return the bytes of a snapshot of so many producers."""
+    return HEADER_LENGTH + ENTRY_LENGTH * count
+
+
 def encode(entries: np.ndarray) -> bytes:
     """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id; the last entry of each producer."""
     entries = _ascending(entries)
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
-    data = bytearray(HEADER_LENGTH + ENTRY_LENGTH * entries.size)
+    data = bytearray(size_of(entries.size))
     np.frombuffer(data, _ENTRY_ON_DISK, entries.size, HEADER_LENGTH)[:] = entries
     _HEADER.pack_into(data, 0, VERSION, 0, entries.size)
     _HEADER.pack_into(data, 0, VERSION, crc32c(memoryview(data)[_CRC_START:]), entries.size)
@@ -78,7 +83,7 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     version, crc, count = _HEADER.unpack_from(data)
     if version != VERSION:
         raise CorruptSnapshotError(f"{name}: version at byte 0 is {version}, expected {VERSION}", hint=hint)
-    expected_length = HEADER_LENGTH + ENTRY_LENGTH * count
+    expected_length = size_of(count)
     if len(data) != expected_length:
         raise CorruptSnapshotError(
             f"{name}: {count_of(len(data), 'byte')}, {expected_length} expected for "

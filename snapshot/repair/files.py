@@ -15,8 +15,8 @@ from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, UsageErro
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Write
+from tiersnap.snapshot.repair.repair_action import PlannedSnapshot, RepairAction
+from tiersnap.snapshot.repair.repair_plan import Write
 
 _log = logging.getLogger(__name__)
 

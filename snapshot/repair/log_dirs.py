@@ -17,10 +17,10 @@ from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.repair.files import nowhere
-from tiersnap.snapshot.repair.other_files import FileRepair, PlannedFile
+from tiersnap.snapshot.repair.other_files import FileRepair
 from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
-from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, PlanOptions
+from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlanOptions
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 
 
@@ -82,7 +82,7 @@ class HostRepair:
         filesystem = each.log_dir.filesystem
         files = self._files_of(each, writes=open_files is not nowhere)
         repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins, files)
-        mended = {f"{partition.path}/{one.name}" for one in repaired.files if one.action.writes}
+        mended = {f"{partition.path}/{one.file}" for one in repaired.files if one.action.writes}
         is_mended = mended if files is not None and files.apply else ()
         self.findings.extend(one for one in repaired.examination.findings if one.path not in is_mended)
         self.undone.extend(repaired.undone)
@@ -119,7 +119,7 @@ class HostRepair:
 
 
 def _bytes(planned: Iterable[PlannedSnapshot]) -> int:
-    return sum(on_disk(one.size) for one in planned if one.action.writes)
+    return sum(on_disk(one.size_bytes or 0) for one in planned if one.action.writes)
 
 
 @contextmanager

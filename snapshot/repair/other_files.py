@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from tiersnap.snapshot.log.rebuilt_epochs import epochs_of_batches
 from tiersnap.snapshot.log.windows import open_windows, pieces
 from tiersnap.snapshot.repair.files import beside_log
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
-from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_action import PlannedFile, RepairAction
 from tiersnap.snapshot.replay.examine import Examination, lost_epochs
 from tiersnap.snapshot.replay.replay_start import Beginning
 
@@ -43,16 +43,8 @@ _GOES_BACK = "the log goes back further, or may: bring the file from another rep
 _UNASKED = f"{_GOES_BACK}, or give --remote, which may show that nothing of it is there"
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
-    """A file beside the log that is not as it should be."""
-
-    name: str  # in the partition's folder
-    base_offset: int | None  # of the segment whose index it is
-    action: RepairAction
-    reason: str
-    is_there: bool
-    data: bytes = field(default=b"", repr=False)  # to be written
+# A file of the plan, and the bytes to be written.
+_Planned = tuple[PlannedFile, bytes]
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class FileRepair:
     def repaired(
         self, filesystem: FileSystem, partition: Partition, found: Examination, begins: Beginning
     ) -> tuple[PlannedFile, ...]:
-        """Return the plan, carried out with `apply`; without the bytes.
+        """Return the plan, carried out with `apply`.
 
         Args:
             found: the examination of the partition.
@@ -79,15 +71,15 @@ class FileRepair:
         """
         done = []
         with beside_log(partition) if self.apply else nullcontext() as write:
-            for each in self._planned(filesystem, partition, found, begins):
+            for each, data in self._planned(filesystem, partition, found, begins):
                 if write is not None and each.action.writes:
-                    write(each.name, each.data, each.is_there)
-                done.append(replace(each, data=b""))
+                    write(each.file, data, each.is_there)
+                done.append(each)
         return tuple(done)
 
     def _planned(
         self, filesystem: FileSystem, partition: Partition, found: Examination, begins: Beginning
-    ) -> Iterator[PlannedFile]:
+    ) -> Iterator[_Planned]:
         if partition.topic_id is None:
             yield from self._topic_id(filesystem, partition)
         if partition.epochs_lost_below:
@@ -98,7 +90,7 @@ class FileRepair:
                 opened = open_at(segment.base_offset, found.reached.get(segment.base_offset))
                 yield from self._indexes(filesystem, segment, opened)
 
-    def _topic_id(self, filesystem: FileSystem, partition: Partition) -> Iterator[PlannedFile]:
+    def _topic_id(self, filesystem: FileSystem, partition: Partition) -> Iterator[_Planned]:
         """Plan partition.metadata; nothing if no source tells the id and a broker would not mind that it is missing."""
         try:
             there = _read(filesystem, f"{partition.path}/{PARTITION_METADATA}")
@@ -109,15 +101,16 @@ class FileRepair:
             return
         why = "it is missing" if there is None else _size_of(there)
         if told is None:
-            yield PlannedFile(PARTITION_METADATA, None, RepairAction.NOT_TOLD, f"{why}; {_NO_ID}", there is not None)
+            reason = f"{why}; {_NO_ID}"
+            yield PlannedFile(PARTITION_METADATA, None, RepairAction.NOT_TOLD, reason, there is not None), b""
         else:
             yield self._file(PARTITION_METADATA, None, there, format_topic_id(told).encode("ascii"), why)
 
-    def _epochs(self, filesystem: FileSystem, partition: Partition, begins: Beginning) -> PlannedFile:
+    def _epochs(self, filesystem: FileSystem, partition: Partition, begins: Beginning) -> _Planned:
         try:
             there = _read(filesystem, f"{partition.path}/{LEADER_EPOCHS}")
         except OSError as error:
-            return PlannedFile(LEADER_EPOCHS, None, RepairAction.UNVERIFIED, error.strerror or str(error), True)
+            return PlannedFile(LEADER_EPOCHS, None, RepairAction.UNVERIFIED, error.strerror or str(error), True), b""
         epochs, below = partition.leader_epochs or (), partition.epochs_lost_below
         is_unasked = begins.is_continued is None and may_begin_below(partition)
         why_not = _UNASKED if is_unasked else _GOES_BACK if begins.goes_back(partition) else ""
@@ -127,12 +120,13 @@ class FileRepair:
                 why_not = "its batches do not tell them: bring the file from another replica"
         lacks = "lacks leader epochs that batches of the log have"
         if why_not:
-            return PlannedFile(LEADER_EPOCHS, None, RepairAction.NOT_TOLD, f"{lacks}; {why_not}", there is not None)
+            reason = f"{lacks}; {why_not}"
+            return PlannedFile(LEADER_EPOCHS, None, RepairAction.NOT_TOLD, reason, there is not None), b""
         return self._file(LEADER_EPOCHS, None, there, format_leader_epochs(epochs).encode("ascii"), lacks)
 
     def _indexes(
         self, filesystem: FileSystem, segment: Segment, opened: tuple[tuple[int, int], ...] | None
-    ) -> Iterator[PlannedFile]:
+    ) -> Iterator[_Planned]:
         try:
             found = FoundIndexes(*(_read_index(filesystem, each) for each in _refs(segment)))
             right = _checked(filesystem, segment, found, opened)
@@ -149,11 +143,11 @@ class FileRepair:
                 why = right.rebuilt.get(name, "it ends with zeros")
                 yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data or b"", why)
 
-    def _file(self, name: str, base_offset: int | None, there: bytes | None, data: bytes, why: str) -> PlannedFile:
+    def _file(self, name: str, base_offset: int | None, there: bytes | None, data: bytes, why: str) -> _Planned:
         action = RepairAction.REPLACE if self.replace else RepairAction.NEEDS_REPLACE
         if not (there or b"").strip(b"\0"):
             action = RepairAction.WRITE
-        return PlannedFile(name, base_offset, action, why, there is not None, data)
+        return PlannedFile(name, base_offset, action, why, there is not None), data
 
 
 def _read(filesystem: FileSystem, path: str) -> bytes | None:

@@ -14,8 +14,9 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.files import in_place, nowhere
-from tiersnap.snapshot.repair.other_files import FileRepair, PlannedFile
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.other_files import FileRepair
+from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot
+from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions, Write
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
@@ -91,6 +92,6 @@ def repair_into(
         planner = Planner(partition, options, snapshot_reader(filesystem, partition), write)
         examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins)
     others = () if files is None else files.repaired(filesystem, partition, examination, begins)
-    mended = {each.name for each in others if each.action.writes}
+    mended = {each.file for each in others if each.action.writes}
     undone = undone_at_start(filesystem, examination.partition, mended)
     return Repaired(examination, tuple(planner.planned), tuple(undone), others)

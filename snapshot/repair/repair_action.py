@@ -1,8 +1,14 @@
-"""The actions of `repair` on a snapshot file."""
+"""The plan of `repair`: its rows and their actions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 
 
 class RepairAction(StrEnum):
@@ -37,3 +43,31 @@ _WAITS = frozenset(
         RepairAction.NOT_TOLD,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSnapshot:
+    """A snapshot offset of the plan.
+
+    `producers`, `size_bytes` and `provenance` are of the computed snapshot. They are None if more came before the local
+    files: their state is no snapshot.
+    """
+
+    offset: int
+    action: RepairAction
+    found: Annotated[SnapshotVerdict, Meta(description="of the file that exists")]
+    reason: str
+    provenance: Provenance | None
+    producers: int | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file beside the log that is not as it should be."""
+
+    file: Annotated[str, Meta(description="name in the partition's folder")]
+    base_offset: Annotated[int | None, Meta(description="of an index; null for a file of the whole partition")]
+    action: RepairAction
+    reason: str
+    is_there: bool

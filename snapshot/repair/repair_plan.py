@@ -19,32 +19,14 @@ from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
-from tiersnap.snapshot.repair.repair_action import RepairAction
+from tiersnap.snapshot.repair.repair_action import PlannedSnapshot, RepairAction
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry, Expiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSnapshot:
-    """One offset of the plan."""
-
-    offset: int
-    action: RepairAction
-    found: SnapshotVerdict
-    reason: str
-    provenance: Provenance
-    entry_count: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return snapshot_file.HEADER_LENGTH + snapshot_file.ENTRY_LENGTH * self.entry_count
-
 
 Write = Callable[[PlannedSnapshot, bytes], None]
 
@@ -140,13 +122,15 @@ class Planner:
         if is_unknown and self.needs_start and boundary.provenance.lacks_start:
             action = RepairAction.NO_START
         entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
+        is_known = not (self.needs_start and boundary.provenance.lacks_start)
         planned = PlannedSnapshot(
             offset=boundary.offset,
             action=action,
             found=found,
             reason=boundary.found.reason(options.broker_expiry),
-            provenance=boundary.provenance,
-            entry_count=int(entries.size),
+            provenance=boundary.provenance if is_known else None,
+            producers=int(entries.size) if is_known else None,
+            size_bytes=snapshot_file.size_of(entries.size) if is_known else None,
         )
         if action.writes and self.write is not None:
             self.write(planned, snapshot_file.encode(entries))

@@ -17,8 +17,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.repair.files import in_place
-from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot
+from tiersnap.snapshot.repair.repair_action import PlannedSnapshot, RepairAction
 
 pytestmark = pytest.mark.unit
 DATA = b"all of it"
@@ -150,7 +149,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 
 def planned(offset: int, action: RepairAction = RepairAction.WRITE) -> PlannedSnapshot:
-    return PlannedSnapshot(offset, action, SnapshotVerdict.MISSING, "", Provenance.COMPUTED, 0)
+    return PlannedSnapshot(offset, action, SnapshotVerdict.MISSING, "", Provenance.COMPUTED, 0, 6)
 
 
 def snapshots(partition: Partition) -> list[str]:

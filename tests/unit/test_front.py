@@ -120,8 +120,8 @@ def test_repair_plans_and_writes_what_the_command_does(tmp_path: Path) -> None:
     (partition,) = log_dir.partitions()
     planned = tiersnap.repair(log_dir.filesystem, partition).planned
     rows = command("repair", tmp_path).rows
-    assert [(each.offset, each.action, each.size) for each in planned] == [
-        (row["offset"], row["action"], row["bytes"]) for row in rows
+    assert [(each.offset, each.action, each.size_bytes) for each in planned] == [
+        (row["offset"], row["action"], row["size_bytes"]) for row in rows
     ]
     (tmp_path / ".lock").touch()
     with broker(tmp_path), pytest.raises(LogDirInUseError):

@@ -317,4 +317,4 @@ def test_install_takes_an_object_that_is_gone_for_none(store, folder):
     planner = InstallPlanner(partition, emptied, PlanOptions(Expiry(None, 0)), lambda _: None, compares=False)
     for boundary in without_folding(partition, emptied, lambda _: None):
         planner(boundary)
-    assert {each.outcome for each in planner.planned} == {InstallOutcome.NOT_STORED}
+    assert {each.action for each in planner.planned} == {InstallOutcome.NOT_STORED}

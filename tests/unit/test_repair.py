@@ -23,8 +23,8 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.repair.files import in_place
-from tiersnap.snapshot.repair.repair_action import RepairAction
-from tiersnap.snapshot.repair.repair_plan import PlannedSnapshot, PlanOptions, highest_allowed
+from tiersnap.snapshot.repair.repair_action import PlannedSnapshot, RepairAction
+from tiersnap.snapshot.repair.repair_plan import PlanOptions, highest_allowed
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
@@ -175,12 +175,10 @@ class TestLimits:
         assert highest_allowed(partition, options, kept.get) == max(kept)
 
     @pytest.mark.parametrize("producers", [0, 1, 3])
-    def test_a_plan_says_how_large_its_file_will_be(self, producers):
+    def test_the_size_of_a_snapshot_follows_from_its_producers(self, producers):
         entries = np.zeros(producers, ENTRY_DTYPE)
         entries["producer_id"] = range(producers)
-        missing, computed = SnapshotVerdict.MISSING, Provenance.COMPUTED
-        planned = PlannedSnapshot(10, RepairAction.WRITE, missing, "", computed, producers)
-        assert planned.size == len(snapshot_file.encode(entries))
+        assert snapshot_file.size_of(producers) == len(snapshot_file.encode(entries))
 
     def test_nothing_is_written_above_the_newest_unless_told(self, log_dir):
         folder = write_small_log(log_dir)
@@ -467,7 +465,7 @@ class TestLinkedFolder:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         (partition,) = open_log_dir(str(log_dir)).partitions()
         (log_dir.parent / "trap").mkdir()
-        planned = PlannedSnapshot(10, RepairAction.WRITE, SnapshotVerdict.MISSING, "", Provenance.COMPUTED, 0)
+        planned = PlannedSnapshot(10, RepairAction.WRITE, SnapshotVerdict.MISSING, "", Provenance.COMPUTED, 0, 6)
         with in_place(partition) as write:
             bare.rename(log_dir.parent / "moved")
             bare.symlink_to(log_dir.parent / "trap")
