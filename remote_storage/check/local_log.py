@@ -23,11 +23,11 @@ from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.log_start import with_stated
 from tiersnap.snapshot.log.selection import Selection, findings_of, open_log_dirs, refuse_twice, selected_of
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import examine_decodes
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 _log = logging.getLogger(__name__)
 

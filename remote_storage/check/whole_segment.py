@@ -28,10 +28,11 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import COMPARED
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.remote_state import is_followed
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
 _SMALL = 1 << 20  # bytes: what is fetched ahead, some dozens at once

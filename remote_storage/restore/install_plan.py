@@ -28,9 +28,10 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.repair.repair_action import PlannedSnapshot
 from tiersnap.snapshot.repair.repair_plan import Planner, PlanOptions, Write
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, compare
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, compare
 from tiersnap.snapshot.units import count_of
 
 

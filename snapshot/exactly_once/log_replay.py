@@ -10,12 +10,12 @@ import numpy as np
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import Examination, conclude
 from tiersnap.snapshot.replay.partition_replay import replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import AS_BROKER, Beginning
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_ST
 from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.replay.partition_state import (
@@ -27,7 +28,7 @@ from tiersnap.snapshot.replay.partition_state import (
 )
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, StartState
 from tiersnap.snapshot.replay.segment_runs import DecodeSource, LocalDecodes, Run
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, ReadSnapshot
+from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, ReadSnapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)

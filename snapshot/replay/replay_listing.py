@@ -14,6 +14,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import Examination, conclude, examine_decodes
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
@@ -31,7 +32,6 @@ from tiersnap.snapshot.replay.replay_start import (
     start_state,
 )
 from tiersnap.snapshot.replay.segment_runs import DecodeSource
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 from tiersnap.snapshot.replay.snapshot_sink import BoundaryStore, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.replay.window_start import WindowStart
 

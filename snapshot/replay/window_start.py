@@ -35,11 +35,12 @@ from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.producer_fold import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold, to_entries
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import WindowDecode, fold_segment
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ReadSnapshot, found_at
+from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (

@@ -105,6 +105,7 @@ TARGETS = (
         ),
     ),
     Target("snapshot/replay/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
+    Target("snapshot/replay/comparison.py", ("test_trust_said.py", "test_readiness_gate.py")),
     Target(
         "snapshot/replay/snapshot_comparison.py",
         (

@@ -19,8 +19,9 @@ from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.coverage import RemoteCoverage
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment
+from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
 pytestmark = pytest.mark.unit
 

@@ -19,10 +19,11 @@ from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.examine import Examination, examine
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, ExaminedSegment, computed
+from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, computed
 
 pytestmark = pytest.mark.unit
 

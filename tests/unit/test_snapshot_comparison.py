@@ -16,6 +16,7 @@ from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.replay import snapshot_comparison
+from tiersnap.snapshot.replay.comparison import NEVER, Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
@@ -104,7 +105,7 @@ def roll_time(history: History, offset: int) -> int:
     return batch_time(next(batch for batch in history.batches if batch.base_offset >= offset))
 
 
-def compared(found: State, history: History, offset: int, start: int = 0) -> snapshot_comparison.Comparison:
+def compared(found: State, history: History, offset: int, start: int = 0) -> Comparison:
     return snapshot_comparison.compare(rows(found), rows(fold(history.below(offset, start))), history_from=start)
 
 
@@ -207,7 +208,7 @@ def test_a_wrong_file_may_go_up_only_once_a_broker_would_drop_all_that_is_wrong_
 ENTRY = Entry(epoch=0, last_sequence=4, last_offset=4, offset_delta=4, timestamp=TIMESTAMP)
 
 
-def of(found: State, computed: State) -> snapshot_comparison.Comparison:
+def of(found: State, computed: State) -> Comparison:
     return snapshot_comparison.compare(rows(found), rows(computed), history_from=0)
 
 
@@ -237,7 +238,7 @@ def test_an_open_transaction_is_never_too_old_to_count() -> None:
     ended = replace(opened, txn_first_offset=-1)
     for found, computed in (({}, {1: opened}), ({1: opened}, {}), ({1: opened}, {1: ended}), ({1: ended}, {1: opened})):
         comparison = of(found, computed)
-        assert comparison.harmful_until == snapshot_comparison.NEVER
+        assert comparison.harmful_until == NEVER
         assert comparison.verdict(BrokerExpiry(TIMESTAMP + 1000 * DAY, DAY)) is SnapshotVerdict.SUSPECT
 
 

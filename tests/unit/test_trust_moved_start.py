@@ -11,7 +11,8 @@ from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
-from tiersnap.snapshot.replay.snapshot_comparison import NEVER, Comparison, compare
+from tiersnap.snapshot.replay.comparison import NEVER, Comparison
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 pytestmark = pytest.mark.unit
 

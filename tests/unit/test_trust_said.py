@@ -11,8 +11,9 @@ from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_snapshot_comparison import rows
 from tests.unit.test_trust_moved_start import DATA, OLD, against
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison, compare
+from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 pytestmark = pytest.mark.unit
 

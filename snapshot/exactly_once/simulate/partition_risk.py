@@ -17,8 +17,8 @@ from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
 )
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey, causes
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 DEFAULT_RETENTION = TopicRetention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
 

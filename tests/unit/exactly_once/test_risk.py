@@ -41,11 +41,11 @@ from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-from tiersnap.snapshot.replay.snapshot_comparison import Comparison
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,66 @@
+"""The comparison of a snapshot file with the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiersnap.snapshot.gate.trusted import SnapshotVerdict
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+# `harmful_until` if a transaction is open: no broker ever drops such an entry.
+NEVER = 2**63 - 1
+# Of a log that begins in remote storage, whose state there is not known.
+_PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
+
+    compared: SnapshotVerdict  # the verdict when every entry counts; SUSPECT says no more than that some differ
+    explanation: str  # the facts in words
+    lacking: int = 0  # in the log, not in the file
+    differing: int = 0  # in both with other values
+    # In both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and it came back.
+    # Its next marker sets the epoch again, and until then no coordinator is fenced by it.
+    forgotten: int = 0
+    unexplained: int = 0  # in the file only, although the log still holds everything they could come from
+    extending: int = 0  # values the log no longer holds the batches for
+    # ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER where one has an
+    # open transaction, -1 where there is none.
+    harmful_until: int = -1
+
+    @property
+    def is_start(self) -> bool:
+        """Return whether a replay may start from the file."""
+        return self.compared.is_trusted
+
+    def does_harm(self, expiry: BrokerExpiry) -> bool:
+        """Return whether a broker that loads the file would keep an entry that counts against it."""
+        if expiry.expiration is None:
+            return bool(self.lacking or self.differing or self.unexplained or self.forgotten)
+        if not (self.lacking or self.differing or self.unexplained):
+            return False
+        return expiry.now - self.harmful_until < expiry.expiration  # always so for NEVER
+
+    def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
+        """Return the verdict on the file (see `does_harm`): may a segment be uploaded with it?
+
+        One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
+        """
+        if self.compared in _PARTLY and self.does_harm(expiry):
+            return SnapshotVerdict.SUSPECT
+        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+            return self.compared
+        return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
+
+    def reason(self, expiry: BrokerExpiry) -> str:
+        """Return the reason of the verdict."""
+        if self.compared is not SnapshotVerdict.SUSPECT or self.does_harm(expiry):
+            return self.explanation
+        if not (self.lacking or self.differing or self.unexplained):
+            return f"{self.explanation}: harmless, the next marker of each sets it again"
+        return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
