@@ -28,8 +28,8 @@ from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, with_remote
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
-from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.replay.comparison import JudgedFile
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -39,24 +39,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSnapshot:
-    """A snapshot file of `verify`; entries are counted by how they differ from the log."""
+    """A snapshot file of `verify`; producers are counted by how they differ from the log."""
 
     COLUMNS: ClassVar = ("partition", "offset", "verdict", "reason")
     log_dir: str
     partition: str
-    offset: int
-    verdict: SnapshotVerdict
-    reason: str
-    lacking: int
-    differing: int
-    forgotten: int
-    unexplained: int
-    extending: int
-    harmful_until: Annotated[int | None, Meta(description="ms; up to then a broker would keep what the file lacks")]
+    file: JudgedFile
 
     def rank(self) -> bool:
         """Return where it stands on a terminal: files that are not right first."""
-        return self.verdict in ("MATCHES", "EXTENDS")
+        return self.file.verdict.is_trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +128,7 @@ def verify(
 
     def rows() -> Iterator[VerifiedSnapshot]:
         for named, partition, found in job.snapshots(progress.watch(selected_of(opened, selection))):
-            differs = found.comparison
-            counts = (differs.lacking, differs.differing, differs.forgotten, differs.unexplained, differs.extending)
-            where = (named.uri, partition.name, found.offset)
-            yield VerifiedSnapshot(*where, found.verdict, found.reason, *counts, differs.harmful_until)
+            yield VerifiedSnapshot(named.uri, partition.name, found)
 
     several, summary = len(opened) > 1, lambda: VerifySummary(job.not_compared)
     output.rows(VerifiedSnapshot, rows(), several=several, summary=summary, findings=job.findings)

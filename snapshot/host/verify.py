@@ -16,22 +16,12 @@ from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition
 from tiersnap.snapshot.log.log_start import unloaded_below
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.replay.comparison import Comparison
+from tiersnap.snapshot.replay.comparison import Comparison, JudgedFile
 from tiersnap.snapshot.replay.examine import Examination, examine, lost_epochs
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.partition_state import Boundary
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings
 from tiersnap.snapshot.replay.snapshot_comparison import compare
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedFile:
-    """One file; `verdict` and `reason` are as they were asked for, `comparison` is all of it."""
-
-    offset: int
-    verdict: SnapshotVerdict
-    reason: str
-    comparison: Comparison
 
 
 @dataclass

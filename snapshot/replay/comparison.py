@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 
@@ -20,18 +22,22 @@ _PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 class Comparison:
     """The comparison of one snapshot file with the log; plain facts, fit for a row. Counts are producers."""
 
-    compared: SnapshotVerdict  # the verdict when every entry counts; SUSPECT says no more than that some differ
-    explanation: str  # the facts in words
-    lacking: int = 0  # in the log, not in the file
-    differing: int = 0  # in both with other values
+    compared: Annotated[SnapshotVerdict, Meta(description="when every entry counts; SUSPECT if some differ")]
+    explanation: Annotated[str, Meta(description="the facts in words")]
+    lacking: Annotated[int, Meta(description="producers of the log that the file lacks")] = 0
+    differing: Annotated[int, Meta(description="producers in both, with other values")] = 0
     # In both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and it came back.
     # Its next marker sets the epoch again, and until then no coordinator is fenced by it.
     forgotten: int = 0
-    unexplained: int = 0  # in the file only, although the log still holds everything they could come from
-    extending: int = 0  # values the log no longer holds the batches for
-    # ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER where one has an
-    # open transaction, -1 where there is none.
-    harmful_until: int = -1
+    unexplained: Annotated[
+        int, Meta(description="producers of the file alone, although the log still holds all their batches")
+    ] = 0
+    extending: Annotated[int, Meta(description="values whose batches the log no longer holds")] = 0
+    # By either side; NEVER if one has an open transaction.
+    harmful_until: Annotated[
+        int,
+        Meta(description="ms, largest timestamp of all that is lacking, differing or unexplained; -1 if nothing is"),
+    ] = -1
 
     @property
     def is_start(self) -> bool:
@@ -64,3 +70,13 @@ class Comparison:
         if not (self.lacking or self.differing or self.unexplained):
             return f"{self.explanation}: harmless, the next marker of each sets it again"
         return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedFile:
+    """A snapshot file, with its verdict and reason at some time."""
+
+    offset: int
+    verdict: SnapshotVerdict
+    reason: str
+    comparison: Comparison
