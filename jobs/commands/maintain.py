@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import click
 from msgspec import Meta
@@ -14,31 +14,18 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import Group, command
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.sentences import ByName, ForPeople, tell_old_versions
+from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
+from tiersnap.jobs.sentences import ByName, tell_old_versions
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
+from tiersnap.remote_storage.retire.orphan_kinds import Orphan, OrphanKind
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
+from tiersnap.snapshot.units import count_of, format_duration, utc
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.retire.orphans import Orphan
     from tiersnap.remote_storage.retire.orphans_find import OrphansOutcome
 
 
 _HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class MaintainedTable:
-    """A table of `maintain tables`."""
-
-    COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
-    table: str
-    rows: int
-    superseded: int
-    files: int
-    bytes: int
-    size: ForPeople
 
 
 @command(MaintainedTable, name="tables")
@@ -80,33 +67,14 @@ def maintain_tables(
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
     if spark.is_on_server and not done:
         raise no_rows(warehouse, "")
-    rows = [
-        MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
-        for each in done
-    ]
-    output.rows(MaintainedTable, rows)
+    output.rows(MaintainedTable, done)
     if not done:
         output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
     elif not apply:
         output.talk("nothing was deleted: give --apply")
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanRow:
-    """An orphan, and the action of `maintain remove-orphans` on it."""
-
-    COLUMNS: ClassVar = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
-    topic: str
-    topic_id: str | None
-    partition: int | None
-    kind: OrphanKind
-    action: Fate
-    objects: int
-    bytes: int
-    size: ForPeople
-    name: str
-    reason: str
-    keys: list[str]
+_ORPHAN_COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +90,7 @@ class OrphansSummary:
     ]
 
 
-@command(OrphanRow, name="remove-orphans", summary=OrphansSummary)
+@command(Orphan, name="remove-orphans", summary=OrphansSummary)
 @opt.cluster_options(required=True)
 @opt.remote_option
 @opt.s3_options
@@ -183,7 +151,7 @@ def remove_orphans(
     if sinks.is_any:
         from tiersnap.snapshot.metrics.of_run import of_orphans
 
-        left = [(str(each.kind), each.size) for each in done.left]
+        left = [(str(each.kind), each.size_bytes) for each in done.left]
         sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
     return exit_code_of(done.errors())
 
@@ -195,11 +163,11 @@ def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome,
     summary = OrphansSummary(
         orphans=dict(Counter(str(each.action) for each in found)),
         removed=sum(not failures for _, failures in done.done),
-        bytes=sum(each.size for each in done.wanted),
+        bytes=sum(each.size_bytes for each in done.wanted),
         younger=younger,
         younger_removable_at=last,
     )
-    output.rows(OrphanRow, map(_row, found), summary=summary, errors=list(done.errors()))
+    output.rows(Orphan, found, columns=_ORPHAN_COLUMNS, summary=summary, errors=list(done.errors()))
     for orphan in done.refused:
         output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for each in done.failures:
@@ -207,23 +175,6 @@ def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome,
     if last is not None:
         are = count_of(younger, "object is", "objects are")
         output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
-
-
-def _row(orphan: Orphan) -> OrphanRow:
-    at = orphan.partition
-    return OrphanRow(
-        topic=at.topic if at else "",
-        topic_id=at.topic_id if at else None,
-        partition=at.partition if at else None,
-        kind=orphan.kind,
-        action=orphan.action,
-        objects=len(orphan.keys),
-        bytes=orphan.size,
-        size=human_bytes(orphan.size),
-        name=orphan.segment_id or orphan.keys[0].rpartition("/")[2],
-        reason=orphan.reason,
-        keys=list(orphan.keys),
-    )
 
 
 @click.group(cls=Group)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
@@ -14,6 +13,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline.batches import with_settings
 from tiersnap.jobs.pipeline.checking import CHECK_KEY
 from tiersnap.jobs.pipeline.listing import order
+from tiersnap.jobs.pipeline.maintained_table import MaintainedTable
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.facts import FactKind
@@ -28,20 +28,6 @@ _STATE_KEY = (*ATTEMPT_KEY, "state", "run")
 _DELTA_CHECKS = "spark.databricks.delta.retentionDurationCheck.enabled"
 # Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two.
 _FEW_LISTING_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
-
-
-@dataclass(frozen=True, slots=True)
-class Maintained:
-    """The rows to remove from one table, or removed: of its `rows` before those that no reader asks for any more.
-
-    `files` and `size` (bytes) are of the newest version, after the work where there was any.
-    """
-
-    table: str
-    rows: int
-    superseded: int
-    files: int
-    size: int
 
 
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
@@ -74,7 +60,7 @@ def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
     return left.select(*_STATE_KEY).distinct()
 
 
-def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[Maintained]:
+def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[MaintainedTable]:
     """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
 
     Args:
@@ -108,7 +94,7 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
 
 def _one(
     warehouse: Warehouse, table: str, key: Sequence[str], doomed: DataFrame, apply: bool, vacuum_after_hours: float
-) -> Maintained:
+) -> MaintainedTable:
     rows = warehouse.read(table)
     before, superseded = rows.count(), rows.join(doomed, on=list(key), how="left_semi").count()
     delta = DeltaTable.forPath(warehouse.spark, warehouse.path(table))
@@ -122,4 +108,4 @@ def _one(
         _log.info("maintained %s: %d superseded rows went", warehouse.path(table), superseded)
     detail = delta.detail().select("numFiles", "sizeInBytes").first()
     files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
-    return Maintained(table, before, superseded, files, size)
+    return MaintainedTable(table, before, superseded, files, size)

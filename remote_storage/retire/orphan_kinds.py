@@ -1,8 +1,16 @@
-"""The kinds of orphans, and the actions of `remove-orphans` on them."""
+"""Orphans, their kinds, and the actions of `remove-orphans` on them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+from tiersnap.snapshot.units import human_bytes
 
 
 class OrphanKind(StrEnum):
@@ -29,3 +37,33 @@ class Fate(StrEnum):
     WAIT = "WAIT"  # too young; it may go later
     LEAVE = "LEAVE"  # named, and left to people
     REFUSE = "REFUSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something that nobody needs, or nobody may."""
+
+    kind: OrphanKind
+    action: Fate
+    reason: str
+    keys: Annotated[tuple[str, ...], Meta(description="in the order in which they must be deleted")]
+    size_bytes: Annotated[int, Meta(description="of all objects; 0 for an upload, which is not measured")] = 0
+    partition: TopicIdPartition | None = None
+    segment_id: str = ""
+    upload: Annotated[UnfinishedUpload | None, Meta(description="of UPLOAD and FILE")] = None
+    removable_at: Annotated[int, Meta(description="ms by the store's clock, if it is too young")] = 0
+
+    @property
+    def objects(self) -> int:
+        """Return the number of objects."""
+        return len(self.keys)
+
+    @property
+    def size(self) -> str:
+        """Return the bytes in words."""
+        return human_bytes(self.size_bytes)
+
+    @property
+    def name(self) -> str:
+        """Return the segment id, or the last part of the first key."""
+        return self.segment_id or self.keys[0].rpartition("/")[2]

@@ -18,28 +18,12 @@ from tiersnap.remote_storage.check.read_first import ReadSegment
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.snapshot.units import utc
-
-
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """Something that nobody needs, or nobody may."""
-
-    kind: OrphanKind
-    action: Fate
-    reason: str
-    keys: tuple[str, ...]  # in the order in which they must go
-    size: int = 0  # bytes of all of it; 0 for an upload, which is not measured
-    partition: TopicIdPartition | None = None
-    segment_id: str = ""
-    upload: UnfinishedUpload | None = None  # of UPLOAD and FILE
-    removable_at: int = 0  # ms by the store's clock, of what is too young
 
 
 @dataclass(frozen=True, slots=True)

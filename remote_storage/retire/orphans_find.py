@@ -26,10 +26,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.cluster_record import read_cluster_id
 from tiersnap.remote_storage.own_objects.snapshot_objects import readable_manifests
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
-    Orphan,
     candidates,
     judge_attempts,
     judge_rest,
@@ -163,7 +162,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:
     keys = tuple(key for each in ours for key in each.keys)
-    return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size for each in ours), partition)
+    return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
 
 
 _log = logging.getLogger(__name__)

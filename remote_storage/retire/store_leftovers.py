@@ -23,8 +23,8 @@ from tiersnap.remote_storage.own_objects.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import claim_naming, claimed_segments
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
-from tiersnap.remote_storage.retire.orphan_kinds import Fate, OrphanKind
-from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged, Orphan
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan, OrphanKind
+from tiersnap.remote_storage.retire.orphans import TOPIC_DELETED, Aged
 from tiersnap.remote_storage.retire.partition_leftovers import GRACE_MS
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tiersnap.remote_storage.stores.probe import PROBES

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
-from tiersnap.remote_storage.retire.orphan_kinds import Fate
-from tiersnap.remote_storage.retire.orphans import Aged, Orphan
+from tiersnap.remote_storage.retire.orphan_kinds import Fate, Orphan
+from tiersnap.remote_storage.retire.orphans import Aged
 from tiersnap.remote_storage.retire.orphans_find import orphans_of
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -508,7 +508,9 @@ SEGMENT_KEY = f"{keys.partition_segments(PARTITION, local=False)}{5:020d}-{'A' *
 def test_unfinished_names_uploads_when_older_than_the_grace(store, upload, found):
     uploads, aged = WithUploads(store, upload), Aged(10 * DAY, DAY)
     told = list(unfinished(uploads, aged, CLUSTER, lambda topic: topic == PARTITION.topic))
-    assert [(each.kind, each.action, each.size, each.upload) for each in told] == [(*each, 0, upload) for each in found]
+    assert [(each.kind, each.action, each.size_bytes, each.upload) for each in told] == [
+        (*each, 0, upload) for each in found
+    ]
     nobody = unfinished(uploads, aged, CLUSTER, lambda topic: False)
     assert [each.kind for each in nobody] == [kind for kind, _ in found if kind is OrphanKind.FILE]
 
