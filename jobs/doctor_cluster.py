@@ -16,9 +16,9 @@ from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.doctor_location import JudgedLocation
 from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.output import and_more, of_row
+from tiersnap.jobs.output import and_more
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment, fields_of_missing
+from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.gate.exit_code import OtherProblem
@@ -181,7 +181,7 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
 def as_records(compared: Compared) -> RemoteRecords:
     """Return what records know and remote storage lacks, as data."""
     missing = compared.missing
-    rows = [of_row(MissingRemoteSegment, fields_of_missing(each)) for each in missing.segments]
+    rows = [MissingRemoteSegment.of(each) for each in missing.segments]
     return RemoteRecords(missing.known, missing.sentence, compared.location.sentence, rows)
 
 

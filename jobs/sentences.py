@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -33,35 +33,26 @@ Leftovers = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MissingRemoteSegment:
     """A segment that brokers know and whose objects are not all in remote storage."""
 
     topic: str
-    topic_id: str
+    topic_id: str | None
     partition: int
     segment_id: str
     base_offset: int
     next_base_offset: int
-    bytes: int
+    size_bytes: Annotated[int, Meta(description="of its log")]
     is_ours: Annotated[bool, Meta(description="whether tiersnap published it")]
-    lacking: Annotated[list[str], Meta(description="suffixes of the objects that are missing")]
+    lacking: Annotated[tuple[str, ...], Meta(description="suffixes of the objects that are missing")]
 
-
-def fields_of_missing(missing: MissingSegment) -> dict[str, Any]:
-    """Return the fields of a MissingRemoteSegment."""
-    of = missing.metadata
-    return {
-        "topic": of.id.topic,
-        "topic_id": of.id.topic_id,
-        "partition": of.id.partition,
-        "segment_id": of.id.segment_id,
-        "base_offset": of.start_offset,
-        "next_base_offset": of.end_offset + 1,
-        "bytes": of.segment_size,
-        "is_ours": missing.is_ours,
-        "lacking": list(missing.lacking),
-    }
+    @classmethod
+    def of(cls, missing: MissingSegment) -> MissingRemoteSegment:
+        """Return a segment of the cluster's records."""
+        of = missing.metadata
+        name = (of.id.topic, of.id.topic_id, of.id.partition, of.id.segment_id)
+        return cls(*name, of.start_offset, of.end_offset + 1, of.segment_size, missing.is_ours, missing.lacking)
 
 
 REMOTE = "s3://bucket/prefix"

@@ -20,7 +20,6 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import (
     MissingRemoteSegment,
     PlaceSentence,
-    fields_of_missing,
     tell_failures,
     tell_old_versions,
     tell_place,
@@ -41,15 +40,23 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 
-@dataclass(frozen=True)
-class MendedSegment(MissingRemoteSegment):
+@dataclass(frozen=True, slots=True)
+class MendedSegment:
     """A segment of `mend` that brokers know and whose objects were missing."""
 
     COLUMNS: ClassVar = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "action", "outcome")
+    segment: MissingRemoteSegment
     action: MendAction
     outcome: MendOutcome
     reason: Annotated[str, Meta(description='why it failed or, if it did not, what is wrong with it; ""')]
     replaced_by: Annotated[str, Meta(description='id of the segment that takes its place, or ""')]
+
+    @classmethod
+    def of(cls, mending: Mending) -> MendedSegment:
+        """Return a segment as it ended."""
+        reason = mending.problem if mending.error is None else mending.error.message
+        segment = MissingRemoteSegment.of(mending.missing)
+        return cls(segment, mending.action, mending.outcome, reason, mending.replaced_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +195,7 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     told = () if proof is None else (proof.sentence, proof.evidence)
     unknown = {each.metadata.id.topic_id_partition for each in done if each.encryption is Encryption.UNKNOWN}
     summary = MendSummary(missing.known, len(missing.segments), mended.wrong, count, len(unknown), *told)
-    output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
+    output.rows(MendedSegment, map(MendedSegment.of, done), summary=summary, errors=errors)
     tell_place(output, proof)
     output.talk(missing.sentence)
     tell_failures(output, errors)
@@ -196,14 +203,3 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
         tell_unknown_encryption(output, len(unknown))
         output.talk("nothing was put back: give --apply")
     return exit_code_of(errors)
-
-
-def _row(each: Mending) -> MendedSegment:
-    reason = each.problem if each.error is None else each.error.message
-    return MendedSegment(
-        **fields_of_missing(each.missing),
-        action=each.action,
-        outcome=each.outcome,
-        reason=reason,
-        replaced_by=each.replaced_by,
-    )
