@@ -108,7 +108,7 @@ class Output:
         else:
             rows = list(rows)
         made = summary() if callable(summary) else summary
-        told = {} if made is None else plain(made)
+        told = {} if made is None else _plain_members(made)
         if self.format is Format.JSON:
             found = list(findings)
             self.document({"rows": [members(row) for row in rows], "findings": found, **told}, errors=errors)
@@ -209,6 +209,12 @@ def terminal_width() -> int | None:
 def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
     """Return a result as dicts, lists, texts and numbers, its enums by value."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+
+
+def _plain_members(made: object) -> dict[str, Any]:
+    """Return the members of a summary as texts and numbers, without those that are UNSET."""
+    found: dict[str, Any] = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
+    return found
 
 
 def of_row(kind: type[T], row: Mapping[str, Any]) -> T:

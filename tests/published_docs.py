@@ -20,6 +20,7 @@ from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import member_types
 from tiersnap.snapshot.report.model import ReadinessDocument
+from tiersnap.snapshot.rows import without_extras
 
 Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -64,7 +65,7 @@ def readiness_schema() -> Schema:
 
 def document_schema(words: str, prints: Prints) -> Schema:
     """Return the schema of `--output json`; `$defs/line` is that of each line of `--output jsonl`."""
-    of_summary = [] if prints.summary is None else [prints.summary]
+    of_summary = [] if prints.summary is None else [_flat(prints.summary)]
     of_result = [] if prints.result is None else [prints.result]
     flat = [*map(_flat, prints.rows), *map(_flat, prints.lines)]
     parts, defs = _schemas_of([*flat, *of_summary, *of_result, Finding, ErrorObject])
@@ -107,7 +108,7 @@ def _flat(kind: object) -> object:
 
 def _unset(hint: Any) -> tuple[object, ...]:
     """The default of a member that may be absent."""
-    return (UNSET,) if UnsetType in get_args(hint) else ()
+    return (UNSET,) if UnsetType in get_args(without_extras(hint)) else ()
 
 
 def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:

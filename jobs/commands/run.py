@@ -18,7 +18,6 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
-    Mended,
     tell_failures,
     tell_finished_copies,
     tell_forgetful,
@@ -31,6 +30,7 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import Verdict, may_be_tiered
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -54,12 +54,7 @@ class RunSummary:
     """The outcome of `run`; `seconds` by stage."""
 
     run_id: str
-    segments_decoded: int
-    snapshots_written: int
-    snapshots_mended: Mended
-    segments_tiered: int
-    bytes_tiered: int
-    delta_commits: int
+    counts: RunCounts
     ready_elsewhere: ByName | UnsetType = UNSET
     encryption_unknown: Annotated[
         int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
@@ -260,12 +255,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     done, verdicts = outcome.counts, outcome.verdicts
     summary = RunSummary(
         run_id=settings.run_id,
-        segments_decoded=done.segments_decoded,
-        snapshots_written=done.snapshots_written,
-        snapshots_mended=done.snapshots_mended,
-        segments_tiered=done.segments_tiered,
-        bytes_tiered=done.bytes_tiered,
-        delta_commits=done.delta_commits,
+        counts=done,
         ready_elsewhere=outcome.ready_elsewhere or UNSET,
         encryption_unknown=outcome.encryption_unknown,
         forgetful=outcome.forgetful or UNSET,
