@@ -76,7 +76,7 @@ def decode(
     from tiersnap.snapshot.log.places import located, places_of
 
     places = places_of(sources), located(warehouse)
-    done = decode_batches(spark.session, DecodeSettings(*places, topic, check_crc, apply, s3))
+    done = decode_batches(spark.session, DecodeSettings(*places, topic, apply, check_crc=check_crc, s3=s3))
     row = DecodedSegments(done.segments, done.bytes, human_bytes(done.bytes), done.batches, done.stale)
     summary = DecodeSummary(*damage_counts(done.damage))
     output.rows(DecodedSegments, [row], summary=summary, findings=done.damage.findings)

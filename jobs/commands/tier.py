@@ -32,6 +32,7 @@ from tiersnap.jobs.sentences import (
     tell_unknown_encryption,
 )
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HostRequest:
+class HostRequest(UploadOptions):
     """The options of `tier`; times in ms, `remote` as the user wrote it, `layout` by name, None if brokers are asked.
 
     Remote storage is asked first: a bucket that refuses is told before the work, of a plan, too.
@@ -59,9 +60,6 @@ class HostRequest:
     topic: opt.TopicPattern
     check_crc: bool
     s3: opt.S3Settings
-    rate: int | None
-    allow_plaintext: bool
-    apply: bool
 
     def __post_init__(self) -> None:
         opt.expiry(self.expiration, self.as_of, self.broker_expiry)

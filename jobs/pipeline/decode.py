@@ -14,10 +14,9 @@ from tiersnap.jobs.pipeline.changes import kept
 from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
+from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
@@ -26,16 +25,13 @@ TABLE = "record_batches"
 
 
 @dataclass(frozen=True)
-class DecodeSettings:
+class DecodeSettings(JobSettings):
     """The settings of `tiersnap decode`; without `apply` segments are counted. `topic`: whole names, None for all."""
 
     sources: tuple[str, ...]
     warehouse: str
     topic: re.Pattern[str] | None = None
-    check_crc: bool = True
     apply: bool = False
-    s3: S3Settings = field(default_factory=S3Settings)
-    run_id: str = field(default_factory=new_run_id)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.upload.upload_options import UploadOptions
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.log.places import places_of
@@ -15,8 +16,17 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions
 from tiersnap.snapshot.report.run_info import new_run_id
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """The settings of all jobs that read log directories."""
+
+    check_crc: bool = True
+    s3: S3Settings = field(default_factory=S3Settings)
+    run_id: str = field(default_factory=new_run_id)
+
+
 @dataclass(frozen=True)
-class RunSettings:
+class RunSettings(JobSettings, UploadOptions):
     """Settings of a run; all but the first three have defaults. UsageError for a leader that is no source.
 
     UsageError also for an expiration by which what is written lacks producers that brokers keep.
@@ -27,19 +37,13 @@ class RunSettings:
     warehouse: str  # URI of the folder with the Delta tables
     replay: ReplayOptions = field(default_factory=ReplayOptions)
     layout: str = "aiven"
-    s3: S3Settings = field(default_factory=S3Settings)
-    rate: int | None = None  # bytes a second that all workers together send of segments; None for no limit
     topic: str | None = None  # a regular expression for whole topic names; None for all
     topic_ids: dict[str, str] = field(default_factory=dict)  # by topic, for brokers before 2.8
     log_starts: dict[str, int] = field(default_factory=dict)  # by <topic>-<partition>, as the user states them
     leaders: tuple[str, ...] = ()  # of two replicas of a partition only those in these log directories are looked at
-    check_crc: bool = True
     # ms, exclusive: segments of a partition below the first whose largest timestamp is not older; None for all
     until: int | None = None
-    allow_plaintext: bool = False  # also among segments that the plugin encrypted
     left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which segments are left to it; None leaves none
-    apply: bool = False
-    run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms; the one time that a run knows
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see RunInfo
 

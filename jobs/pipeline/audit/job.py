@@ -24,13 +24,12 @@ from tiersnap.jobs.pipeline.decoding import Damage, damage, work_of
 from tiersnap.jobs.pipeline.grouping import of_topics
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.session import spoken
+from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse, lacks_table
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.decode_segments import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
@@ -42,18 +41,15 @@ Append = Callable[[str, DataFrame], None]
 
 
 @dataclass(frozen=True)
-class AuditSettings:
+class AuditSettings(JobSettings):
     """The settings of `tiersnap audit`."""
 
     sources: tuple[str, ...] = ()  # log directories to decode now; empty for the table record_batches
     warehouse: str | None = None  # URI of the folder with that table; None with sources
     to: str | None = None  # URI of the warehouse that gets audits and audit_findings; None writes nothing
     topic: re.Pattern[str] | None = None  # for whole topic names; None for all
-    check_crc: bool = True
     producer_expiration: int | None = None  # ms, the broker's producer.id.expiration.ms; None if it never drops any
     limit: int = 100  # of the findings that are shown, the worst
-    s3: S3Settings = field(default_factory=S3Settings)
-    run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms
 
 
