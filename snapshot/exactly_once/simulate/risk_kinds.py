@@ -178,8 +178,8 @@ class BoundaryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition, with the exposure and the transactions at its worst boundary.
+class PartitionRisk:
+    """The numbers of a partition, with the exposure and the transactions at its worst boundary.
 
     Attributes:
         alive: producers at the log end that a broker still keeps; null if the log cannot be replayed.
@@ -190,9 +190,6 @@ class PartitionRow:
         bounded_mismatches: of KIP-952's bounded replay, producers by reason.
     """
 
-    log_dir: str
-    topic: str
-    partition: Int32
     segments: int
     bytes: int
     alive: int | None
@@ -209,9 +206,24 @@ class PartitionRow:
     has_headers: bool
 
     @property
+    def waits(self) -> str:
+        """Return the wait for retention in words."""
+        return _WAITS.get(self.waiting.wait) or human_duration(self.waiting.wait_ms or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition and its numbers."""
+
+    log_dir: str
+    topic: str
+    partition: Int32
+    risk: PartitionRisk
+
+    @property
     def severity(self) -> tuple[object, ...]:
         """Return the key that rows are sorted by, the worst first."""
-        return (*_harm(self.exposure), -self.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
+        return (*_harm(self.risk.exposure), -self.risk.waiting.untiered_bytes, self.topic, self.partition, self.log_dir)
 
     @property
     def name(self) -> str:
@@ -221,22 +233,22 @@ class PartitionRow:
     @property
     def exposed(self) -> str | None:
         """Return `exposed_ms` in words."""
-        return _exposed(self.exposure)
+        return _exposed(self.risk.exposure)
 
     @property
     def waits(self) -> str:
         """Return the wait for retention in words."""
-        return _WAITS.get(self.waiting.wait) or human_duration(self.waiting.wait_ms or 0)
+        return self.risk.waits
 
     @property
     def untiered(self) -> str:
         """Return `untiered_bytes` in words."""
-        return human_bytes(self.waiting.untiered_bytes)
+        return human_bytes(self.risk.waiting.untiered_bytes)
 
     @property
     def replay(self) -> str | None:
         """Return the bytes of the three replays in words."""
-        return None if self.cost is None else self.cost.in_words
+        return None if self.risk.cost is None else self.risk.cost.in_words
 
 
 _WAITS = {

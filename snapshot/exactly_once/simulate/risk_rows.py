@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import (
     BoundaryRow,
+    PartitionRisk,
     PartitionRow,
     Wait,
     WritingRate,
@@ -36,10 +37,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
     survey, settings, worst = risk.survey, risk.settings, risk.worst
     leader = survey.leader
     alive = None if leader is None else leader.live(settings.broker_expiry)
-    return PartitionRow(
-        survey.log_dir,
-        survey.topic,
-        survey.partition,
+    numbers = PartitionRisk(
         len(survey.segments),
         sum(each.size_bytes for each in survey.segments),
         None if alive is None else int(alive.entries.size),
@@ -60,6 +58,7 @@ def partition_row(risk: RiskedPartition) -> PartitionRow:
         ),
         survey.has_headers,
     )
+    return PartitionRow(survey.log_dir, survey.topic, survey.partition, numbers)
 
 
 def arithmetic(
@@ -104,12 +103,12 @@ class RiskTotals:
         def numbers(name: str) -> list[int]:
             return [row[name] for row in columns if row[name] is not None]
 
-        exposures = [row.exposure for row in rows if row.exposure is not None]
-        waits = [str(row.waiting.wait) for row in rows]
+        exposures = [row.risk.exposure for row in rows if row.risk.exposure is not None]
+        waits = [str(row.risk.waiting.wait) for row in rows]
         return cls(
             len(rows),
-            sum(row.at is not None for row in rows),
-            sum(row.alive is None for row in rows),
+            sum(row.risk.at is not None for row in rows),
+            sum(row.risk.alive is None for row in rows),
             sum(bool(each.lost) and each.exposed_ms is None for each in exposures),
             {wait: waits.count(wait) for wait in sorted(set(waits))},
             {
