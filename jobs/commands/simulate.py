@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
 from msgspec import Meta
@@ -23,13 +23,13 @@ from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, FleetWrite, SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-    from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, Forgotten, WriteOutcome
+    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
     from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.expiry import Expiry
@@ -41,30 +41,10 @@ _OF_RISK = {each.name for each in fields(RiskRequest)} - {"is_asked"}
 _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedWrite:
-    """The answers to producers of one kind (`simulate`)."""
-
-    COLUMNS: ClassVar = (
-        *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
-    )
-    log_dir: str
-    partition: str
-    origin: SnapshotOrigin
-    at: int
-    outcome: WriteOutcome
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedProducer:
-    """The answers to one producer (`simulate --producers`)."""
-
-    COLUMNS: ClassVar = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
-    log_dir: str
-    partition: str
-    origin: SnapshotOrigin
-    at: int
-    write: DifferingWrite
+WRITE_COLUMNS = (
+    *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
+)
+PRODUCER_COLUMNS = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,15 +273,14 @@ def _simulate_host(
     simulation.findings.extend(findings_of(opened))
     partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
     kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
-
-    def rows() -> Iterator[object]:
-        for log_dir, each in simulation.answers(partitions):
-            yield kind(log_dir, each.partition, each.origin, each.at, each.answer)
+    columns = PRODUCER_COLUMNS if simulation.by_producer else WRITE_COLUMNS
+    rows = simulation.answers(partitions)
 
     def summary() -> SimulateSummary:
         return SimulateSummary(simulation.sentence(), len(simulation.not_compared))
 
-    output.rows(kind, rows(), several=len(opened) > 1, findings=simulation.findings, summary=summary)
+    several, findings = len(opened) > 1, simulation.findings
+    output.rows(kind, rows, columns=columns, several=several, findings=findings, summary=summary)
     output.talk(*simulation.said)
     output.warn(*of_unknown_beginnings(simulation.beginnings))
     if simulation.not_compared and simulation.beginnings.find is None:

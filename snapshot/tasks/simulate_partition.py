@@ -104,7 +104,7 @@ class SimulatePartition:
             tally.add(classes, self.brokers[-1])
             ids = both.leader.entries["producer_id"].tolist()
             for each in outcomes(classes, ids, self.brokers, self.clients, given):
-                yield WhatIfRow(*key, each, each.differs)
+                yield WhatIfRow(*key, each, each.answers.differs)
         expired = 0 if both is None else both.expired
         is_unlocated = bool(found.replayed.facts.log_start_unknown)
         counts = SimulatedCounts(both is not None, is_unlocated, found.has_headers, expired, tally)

@@ -95,28 +95,35 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOutcome:
-    """One row; `reaction` is None if no such client gets the answer."""
+class WriteAnswers:
+    """The answers of the leader and of the replica to one write."""
 
     write: Write
     transactional: bool
-    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
-    example: int  # producer id of one of them
     known: bool  # whether the replica knows the producer
-    brokers: str
     leader_answer: Answer
     replica_answer: Answer
     doubles: bool  # the replica appends records that are in the log already
-    clients: str
-    reaction: Reaction | None
-    severity: Severity | None
-    next_step: str | None
-    may_double_later: bool  # what the client sends next may be in the log already
 
     @property
     def differs(self) -> bool:
         """Return whether the replica answers otherwise than the leader would."""
         return self.leader_answer is not self.replica_answer
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """One row; `reaction` is None if no such client gets the answer."""
+
+    answers: WriteAnswers
+    writes: int  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+    example: int  # producer id of one of them
+    brokers: str
+    clients: str
+    reaction: Reaction | None
+    severity: Severity | None
+    next_step: str | None
+    may_double_later: bool  # what the client sends next may be in the log already
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +134,33 @@ class DifferingWrite:
     producer_epoch: int
     last_sequence: int
     last_offset: int
-    write: Write
-    transactional: bool
-    known: bool
-    leader_answer: Answer
-    replica_answer: Answer
-    doubles: bool
+    answers: WriteAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweringReplica:
+    """A replica of a partition that began with a snapshot of this origin, at that offset."""
+
+    log_dir: str
+    partition: str
+    origin: SnapshotOrigin
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedWrite:
+    """The answers to producers of one kind (`simulate`)."""
+
+    replica: AnsweringReplica
+    outcome: WriteOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedProducer:
+    """The answers to one producer (`simulate --producers`)."""
+
+    replica: AnsweringReplica
+    write: DifferingWrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from tiersnap.snapshot.exactly_once.models.eras import BrokerEra, ClientEra
-from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, SnapshotOrigin, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.kinds import AnsweringReplica, SimulatedProducer, SimulatedWrite
 from tiersnap.snapshot.exactly_once.simulate.outcomes import Tally, differing_writes, outcomes
 from tiersnap.snapshot.exactly_once.simulate.replica import Replicas, ReplicaSnapshot, replicas
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass, what_if
@@ -18,18 +17,6 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.replay_start import Beginnings
 from tiersnap.snapshot.units import count_of
-
-A = TypeVar("A", WriteOutcome, DifferingWrite)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaAnswer(Generic[A]):
-    """An answer of a replica of a partition that began with a snapshot of this origin, at that offset."""
-
-    partition: str
-    origin: SnapshotOrigin
-    at: int
-    answer: A
 
 
 @dataclass
@@ -59,12 +46,11 @@ class HostSimulation:
 
     def answers(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
-    ) -> Iterator[tuple[str, ReplicaAnswer[WriteOutcome] | ReplicaAnswer[DifferingWrite]]]:
-        """Yield what replicas answer, each with its log directory; by producers if these were asked for."""
+    ) -> Iterator[SimulatedWrite | SimulatedProducer]:
+        """Yield what replicas answer; by producers if these were asked for."""
         for named, partition in partitions:
             of_partition = self._differing_of if self.by_producer else self.outcomes_of
-            for each in of_partition(named.log_dir.filesystem, partition):
-                yield named.uri, each
+            yield from of_partition(named.log_dir.filesystem, partition, named.uri)
 
     def sentence(self) -> str:
         """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
@@ -76,18 +62,20 @@ class HostSimulation:
         unknown = f"{count} not compared: what came before the files {is_in} in remote storage."
         return f"{sentence} {unknown}" if self.tally.producers else unknown
 
-    def outcomes_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[WriteOutcome]]:
+    def outcomes_of(self, filesystem: FileSystem, partition: Partition, log_dir: str = "") -> Iterator[SimulatedWrite]:
         """Yield what the replica of one partition answers."""
         for found, classes, given in self._simulated(filesystem, partition):
+            replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
             ids = found.leader.entries["producer_id"].tolist()
             for each in outcomes(classes, ids, self.brokers, self.clients, given):
-                if self.everything or each.differs:
-                    yield ReplicaAnswer(partition.name, self.snapshot.origin, found.start.offset, each)
+                if self.everything or each.answers.differs:
+                    yield SimulatedWrite(replica, each)
 
-    def _differing_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[ReplicaAnswer[DifferingWrite]]:
+    def _differing_of(self, filesystem: FileSystem, partition: Partition, log_dir: str) -> Iterator[SimulatedProducer]:
         for found, classes, _ in self._simulated(filesystem, partition):
+            replica = AnsweringReplica(log_dir, partition.name, self.snapshot.origin, found.start.offset)
             for each in differing_writes(classes, found.leader, self.brokers[-1]):
-                yield ReplicaAnswer(partition.name, self.snapshot.origin, found.start.offset, each)
+                yield SimulatedProducer(replica, each)
 
     def _simulated(
         self, filesystem: FileSystem, partition: Partition

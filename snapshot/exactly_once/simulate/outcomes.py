@@ -20,7 +20,7 @@ from tiersnap.snapshot.exactly_once.models.eras import (
     releases_of,
 )
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
-from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, Write, WriteOutcome
+from tiersnap.snapshot.exactly_once.simulate.kinds import DifferingWrite, Write, WriteAnswers, WriteOutcome
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass
 from tiersnap.snapshot.units import count_of
@@ -49,29 +49,31 @@ def outcomes(
     order = list(Write)
     return sorted(
         found.values(),
-        key=lambda each: (not each.doubles, not each.differs, order.index(each.write), first[each.brokers]),
+        key=lambda each: (
+            *(not each.answers.doubles, not each.answers.differs),
+            *(order.index(each.answers.write), first[each.brokers]),
+        ),
     )
 
 
 def differing_writes(classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra) -> Iterator[DifferingWrite]:
-    """Return each producer and write that a replica of the era answers otherwise than the leader."""
+    """Yield each producer and write that a replica of the era answers otherwise than the leader."""
     for each in classes:
-        leader_answer, replica_answer = each.leader_answers[era.name], each.replica_answers[era.name]
-        if leader_answer is replica_answer:
-            continue
-        for entry in leader.entries[each.members]:
-            yield DifferingWrite(
-                int(entry["producer_id"]),
-                int(entry["producer_epoch"]),
-                int(entry["last_sequence"]),
-                int(entry["last_offset"]),
-                each.write,
-                each.is_transactional,
-                each.is_known,
-                leader_answer,
-                replica_answer,
-                each.doubles(era),
-            )
+        answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
+        if answers.differs:
+            for entry in leader.entries[each.members]:
+                yield DifferingWrite(
+                    int(entry["producer_id"]),
+                    int(entry["producer_epoch"]),
+                    int(entry["last_sequence"]),
+                    int(entry["last_offset"]),
+                    answers,
+                )
+
+
+def _answers(write_class: WriteClass, era: BrokerEra, leader: Answer, replica: Answer) -> WriteAnswers:
+    kind = (write_class.write, write_class.is_transactional, write_class.is_known)
+    return WriteAnswers(*kind, leader, replica, write_class.doubles(era))
 
 
 def _of_class(
@@ -89,15 +91,10 @@ def _of_class(
             yield (
                 alike[0],
                 WriteOutcome(
-                    write_class.write,
-                    write_class.is_transactional,
+                    _answers(write_class, alike[0], leader, replica),
                     int(write_class.members.size),
                     example,
-                    write_class.is_known,
                     releases_of(alike, BROKER_ERAS),
-                    leader,
-                    replica,
-                    write_class.doubles(alike[0]),
                     releases_of(reacting, CLIENT_ERAS),
                     reaction,
                     None if reaction is None else reaction.severity,

@@ -568,7 +568,7 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
                 counted[each.write, era.name, *answers] += each.members.size
         assert (seed, counted) == (seed, wanted)
         listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), BROKER_ERAS, CLIENT_ERAS, given)
-        assert {each.write for each in listed} == {write for write, *_ in counted}
+        assert {each.answers.write for each in listed} == {write for write, *_ in counted}
 
 
 def test_clients_are_told_apart_by_what_they_were_acknowledged_and_by_their_epoch(tmp_path):
