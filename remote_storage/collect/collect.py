@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from tiersnap.remote_storage.collect.collect_plan import GRACE_MS, CollectPlan, plan_partition
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
@@ -97,7 +99,7 @@ class Collection:
         new = [folder for folder in selected if folder not in {*marker.partitions, *marker.absent}]
         if before.value is not None and not new:
             return before
-        announced = replace(marker, absent={**marker.absent, **dict.fromkeys(new, self.now)})
+        announced = structs.replace(marker, absent={**marker.absent, **dict.fromkeys(new, self.now)})
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
@@ -111,7 +113,7 @@ class Collection:
             is_due = folder not in on_disk and since + GRACE_MS <= self.now
             if is_due and self.to.delete_partition(folder):
                 del absent[folder]
-        after = replace(marker, partitions=tuple(sorted(partitions)), absent=absent)
+        after = structs.replace(marker, partitions=tuple(sorted(partitions)), absent=absent)
         if after != marker:
             self.to.put_marker(after, before)
 

@@ -2,7 +2,7 @@
 
     {"version":1,
      "attempts":[{"segmentId":"…","runId":"…","warehouse":"s3://…"|null,
-                  "host":"…","pid":1,"processStart":"…","ended":false}, …],      newest last
+                  "process":{"host":"…","pid":1,"processStart":"…"},"ended":false}, …],      newest last
      "finished":"<segment id>"|null,
      "snapshot":{"crc32c":"8 hex digits","provenance":"…","verdict":"…"}|null,
      "kept":["<segment id>", …]}                                                    newest last
@@ -16,7 +16,7 @@ it, and `maintain remove-orphans`, which reads the records, sees that it is ours
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -24,7 +24,7 @@ from msgspec import Meta
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.own_objects import stored_json
 from tiersnap.remote_storage.own_objects.process import Process, this_process
-from tiersnap.remote_storage.own_objects.stored_json import LONGEST, Count, Crc, SegmentId, Stored, StoredObject, Text
+from tiersnap.remote_storage.own_objects.stored_json import LONGEST, Crc, SegmentId, Stored, StoredObject, Text
 from tiersnap.snapshot.errors import UsageError
 
 MAX_BYTES = 2 << 20
@@ -172,9 +172,7 @@ class _StoredAttempt(Stored, frozen=True, kw_only=True):
     segment_id: SegmentId
     run_id: Text
     warehouse: Text | None
-    host: Text
-    pid: Count
-    process_start: Text
+    process: Process
     ended: bool
 
 
@@ -196,11 +194,10 @@ def _stored_attempt(attempt: Attempt) -> _StoredAttempt:
         segment_id=attempt.segment_id,
         run_id=attempt.run_id,
         warehouse=attempt.warehouse,
-        **asdict(attempt.process),
+        process=attempt.process,
         ended=attempt.ended,
     )
 
 
 def _attempt(stored: _StoredAttempt) -> Attempt:
-    process = Process(stored.host, stored.pid, stored.process_start)
-    return Attempt(stored.segment_id, stored.run_id, stored.warehouse, process, stored.ended)
+    return Attempt(stored.segment_id, stored.run_id, stored.warehouse, stored.process, stored.ended)

@@ -1,6 +1,6 @@
 """One writer at a time where no file can be locked: a small object that its holder renews.
 
-    {"version":1,"runId":"…","host":"…","pid":1,"processStart":"…","renewals":0,"ended":false}
+    {"version":1,"runId":"…","process":{"host":"…","pid":1,"processStart":"…"},"renewals":0,"ended":false}
 
 Put if absent, and replaced only as the object that was read, by the server's clock. A holder renews it; one that has
 not for STALE_AFTER_MS, that ended, or whose process is certainly gone is taken over. A holder that was taken over finds
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+import msgspec
 
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError
 from tiersnap.remote_storage.own_objects import stored_json
@@ -40,24 +42,19 @@ class LeaseHolder:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        return stored_json.encode(
-            _StoredLease(run_id=self.run_id, **asdict(self.process), renewals=self.renewals, ended=self.ended)
-        )
+        return stored_json.encode(msgspec.convert(self, _StoredLease, from_attributes=True))
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> LeaseHolder:
         """The inverse of `encode`; raises as `stored_json.decode`."""
         hint = "if no run is at work on this warehouse, delete the object and run the same command again"
         found = stored_json.decode(data, _StoredLease, name=name, what="a lease", limit=_MAX_BYTES, hint=hint)
-        process = Process(found.host, found.pid, found.process_start)
-        return cls(found.run_id, process, found.renewals, found.ended)
+        return cls(found.run_id, found.process, found.renewals, found.ended)
 
 
 class _StoredLease(StoredObject, frozen=True, kw_only=True):
     run_id: str
-    host: str
-    pid: Count
-    process_start: str
+    process: Process
     renewals: Count
     ended: bool
 

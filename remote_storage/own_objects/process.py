@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
+
+from tiersnap.remote_storage.own_objects.stored_json import Count, Stored, Text
 
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process; `process_start` is empty where the system does not say it."""
+class Process(Stored, frozen=True):
+    """One process, as objects in remote storage hold it; `process_start` is empty if the system does not say it."""
 
-    host: str
-    pid: int
-    process_start: str
+    host: Text
+    pid: Count
+    process_start: Text
 
 
 def this_process() -> Process:

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.errors import ObjectChangedError, ReadBackHeldError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.own_objects import stored_json
 from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, Stored, StoredObject, Text
+from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject, Text
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -51,19 +51,13 @@ class ReadBackRecord:
         return stored_json.encode(msgspec.convert(self, _StoredRecord, from_attributes=True))
 
 
-class _StoredHolder(Stored, frozen=True, kw_only=True):
-    host: Text
-    pid: Count
-    process_start: Text
-
-
 class _StoredRecord(StoredObject, frozen=True, kw_only=True):
     cluster_id: Text
     uri: Text
     server: Text
     brokers: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
     topic: Annotated[str, Meta(pattern=f"^{PROBE_TOPIC}[0-9]{{10}}-[0-9a-f]{{8}}$")] | None
-    process: _StoredHolder | None
+    process: Process | None
     renewals: Count
 
 

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
 from tiersnap.remote_storage.own_objects import stored_json
 from tiersnap.remote_storage.own_objects.process import Process, is_gone, this_process
-from tiersnap.remote_storage.own_objects.stored_json import Count, Stored, StoredObject, Text
+from tiersnap.remote_storage.own_objects.stored_json import Count, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
@@ -61,19 +61,13 @@ class SavedConfigs:
         return stored_json.encode(msgspec.convert(self, _StoredConfigs, from_attributes=True))
 
 
-class _StoredProcess(Stored, frozen=True, kw_only=True):
-    host: Text
-    pid: Count
-    process_start: Text
-
-
 class _StoredConfigs(StoredObject, frozen=True, kw_only=True):
     cluster_id: str
     topic: str
     topic_id: str
     partitions: tuple[Count, ...]
     before: dict[str, Annotated[str, Meta(pattern="^(true|false|-?[0-9]{1,19})$")] | None]
-    process: _StoredProcess | None
+    process: Process | None
 
 
 class SavedConfigsStore:

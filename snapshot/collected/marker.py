@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
@@ -27,23 +26,28 @@ from tiersnap.snapshot.log.log_dir import COLLECTED, split_folder_name
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The content of `collected.json`."""
 
+    version: int = VERSION
     log_dir: str
     node_id: int | None
     cluster_id: str | None
     directory_id: str | None
-    partitions: tuple[str, ...] = ()
-    absent: Mapping[str, int] = field(default_factory=dict)
+    partitions: tuple[str, ...]
+    absent: dict[str, int]
 
     @classmethod
     def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
         """The marker of a log directory before anything was collected from it."""
-        if properties is None:
-            return cls(log_dir, None, None, None)
-        return cls(log_dir, properties.node_id, properties.cluster_id, properties.directory_id)
+        return cls(
+            log_dir=log_dir,
+            node_id=None if properties is None else properties.node_id,
+            cluster_id=None if properties is None else properties.cluster_id,
+            directory_id=None if properties is None else properties.directory_id,
+            partitions=(),
+            absent={},
+        )
 
     @property
     def properties(self) -> MetaProperties | None:
@@ -63,11 +67,8 @@ class Marker:
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
-        absent = dict(sorted(self.absent.items()))
-        stored = _Stored(
-            VERSION, self.log_dir, self.node_id, self.cluster_id, self.directory_id, sorted(self.partitions), absent
-        )
-        return msgspec.json.encode(stored)
+        partitions, absent = tuple(sorted(self.partitions)), dict(sorted(self.absent.items()))
+        return msgspec.json.encode(replace(self, partitions=partitions, absent=absent))
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Marker:
@@ -81,27 +82,16 @@ class Marker:
             version = decoder(_Version).decode(data).version
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            found = decoder(_Stored).decode(data)
+            found = decoder(cls).decode(data)
         except (ValueError, RecursionError) as error:
             raise _corrupt(name, str(error)[:200]) from error
         if version != VERSION or not all(map(split_folder_name, (*found.partitions, *found.absent))):
             raise _corrupt(name, f"version {version}, or a partition that has no such name")
-        ids = (found.node_id, found.cluster_id, found.directory_id)
-        return cls(found.log_dir, *ids, tuple(found.partitions), found.absent)
+        return found
 
 
 class _Version(msgspec.Struct):
     version: int
-
-
-class _Stored(msgspec.Struct, rename="camel"):
-    version: int
-    log_dir: str
-    node_id: int | None
-    cluster_id: str | None
-    directory_id: str | None
-    partitions: list[str]
-    absent: dict[str, int]
 
 
 def _corrupt(name: str, reason: str) -> CorruptDataError:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
+from msgspec import structs
+
 from tests.fuzz import checked
 from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, metadata_record_seeds
 from tests.reference import transaction_state as ts
@@ -37,6 +39,7 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.model import Count, Sums, totals_of
@@ -157,8 +160,10 @@ def parsers() -> list[Parser]:
         Parser(
             "collected marker",
             [
-                Marker("/logs", 1, ID, ID, ("orders-0",), {"gone-1": 5}).encode(),
-                Marker("/logs", None, None, None).encode(),
+                structs.replace(
+                    Marker.of("/logs", MetaProperties(ID, 1, ID)), partitions=("orders-0",), absent={"gone-1": 5}
+                ).encode(),
+                Marker.of("/logs", None).encode(),
             ],
             lambda data: Marker.decode(data, name="collected.json"),
         ),

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from tests.perf.make_log import LogShape, made
 from tests.perf.scale import DATA
@@ -47,7 +47,7 @@ def collect_many(count: int, target: Path) -> None:
         for name, table in tables.items():
             renamed = _with(table, {"topic": topic, "partition": partition, "topic_id": topic_id})
             pq.write_table(renamed, many / names[-1] / name, compression="zstd", write_page_checksum=True)
-    (many / MARKER).write_bytes(replace(marker, partitions=tuple(names)).encode())
+    (many / MARKER).write_bytes(structs.replace(marker, partitions=tuple(names)).encode())
 
 
 def _with(table: pa.Table, values: dict[str, object]) -> pa.Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.listed_claims import list_claims
@@ -79,9 +80,7 @@ def test_a_claim_is_the_json_that_the_documents_show():
                 "segmentId": "tqimKeZwStOEOwRzT3L5oQ",
                 "runId": "r1",
                 "warehouse": None,
-                "host": "host",
-                "pid": 7,
-                "processStart": "boot/1/2",
+                "process": {"host": "host", "pid": 7, "processStart": "boot/1/2"},
                 "ended": False,
             }
         ],
@@ -98,6 +97,14 @@ def changed(**changes: object) -> bytes:
 def with_attempt(**changes: object) -> bytes:
     row = json.loads(Claim(SEGMENT, (attempt("r"),)).encode())["attempts"][0]
     return changed(attempts=[row | changes])
+
+
+def with_process(**changes: object) -> bytes:
+    return with_attempt(process={"host": "here", "pid": 1, "processStart": ""} | changes)
+
+
+def test_a_claim_of_any_process_is_read() -> None:
+    assert Claim.decode(SEGMENT, with_process(), name="claim").holder.process == Process("here", 1, "")
 
 
 NO_CLAIMS = [
@@ -123,12 +130,12 @@ NO_CLAIMS = [
     changed(snapshot={"crc32c": "+0000001", "provenance": "", "verdict": ""}),
     changed().replace(b'"pid": 1', b'"pid": Infinity'),
     changed().replace(b'"pid": 1', b'"pid": 1.0'),
-    with_attempt(pid=True),
-    with_attempt(pid=-1),
-    with_attempt(pid=1 << 31),
+    with_process(pid=True),
+    with_process(pid=-1),
+    with_process(pid=1 << 31),
     with_attempt(ended=0),
-    with_attempt(host=None),
-    with_attempt(host="x" * 1025),
+    with_process(host=None),
+    with_process(host="x" * 1025),
     with_attempt(segmentId="../../etc"),
     with_attempt(warehouse=1),
     changed(attempts=json.loads(changed())["attempts"] * (MAX_ATTEMPTS + 1)),
@@ -378,7 +385,7 @@ def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
     )
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
     pid, start = child.stdout.readline().split()
-    process = replace(this_process(), pid=int(pid), process_start=start)
+    process = structs.replace(this_process(), pid=int(pid), process_start=start)
     assert not is_gone(process)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -389,7 +396,7 @@ def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
 
 def test_another_process_with_the_same_pid_is_not_the_one_that_is_gone():
     here = this_process()
-    assert is_gone(replace(here, process_start=here.process_start + "0"))
+    assert is_gone(structs.replace(here, process_start=here.process_start + "0"))
 
 
 @pytest.mark.parametrize("change", ["host", "boot", "namespace", "unknown"])
@@ -397,12 +404,12 @@ def test_what_cannot_be_seen_from_here_is_not_said_to_be_gone(change):
     here = this_process()
     boot, namespace, ticks = here.process_start.split("/")
     elsewhere = {
-        "host": replace(ELSEWHERE, process_start=here.process_start),
-        "boot": replace(here, process_start=f"other/{namespace}/{ticks}"),
-        "namespace": replace(here, process_start=f"{boot}/1/{ticks}"),
-        "unknown": replace(here, process_start=""),
+        "host": structs.replace(ELSEWHERE, process_start=here.process_start),
+        "boot": structs.replace(here, process_start=f"other/{namespace}/{ticks}"),
+        "namespace": structs.replace(here, process_start=f"{boot}/1/{ticks}"),
+        "unknown": structs.replace(here, process_start=""),
     }
-    assert not is_gone(replace(elsewhere[change], pid=2**22 + 1))
+    assert not is_gone(structs.replace(elsewhere[change], pid=2**22 + 1))
 
 
 def status_file(proc: Path, fields: int) -> None:
@@ -422,7 +429,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
         show_boot(proc)
     monkeypatch.setattr("tiersnap.remote_storage.own_objects.process._PROC", proc)
     assert this_process().process_start == ""
-    assert not is_gone(replace(here, pid=2**22 + 1))
+    assert not is_gone(structs.replace(here, pid=2**22 + 1))
 
 
 def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):

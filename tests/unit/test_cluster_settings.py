@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tiersnap.jobs.text_files import read_properties
 from tiersnap.remote_storage.cluster.client import TopicConfig
@@ -200,7 +201,7 @@ def test_release_ends_no_run_that_the_store_refuses_at_its_end(tmp_path):
 
 HERE = this_process()
 ELSEWHERE = Process("another-host", 7, "")
-GONE = replace(HERE, pid=2**22 + 1)  # above the largest pid of Linux
+GONE = structs.replace(HERE, pid=2**22 + 1)  # above the largest pid of Linux
 
 
 def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):

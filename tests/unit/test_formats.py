@@ -37,7 +37,7 @@ pytestmark = pytest.mark.unit
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 PARTITION = TopicIdPartition("orders", ID, 0)
 SEGMENT = ClaimedSegment(PARTITION, 0, 0)
-PROCESS = b'"host":"broker-1","pid":17,"processStart":"99",'
+PROCESS = b'"process":{"host":"broker-1","pid":17,"processStart":"99"},'
 CLAIM = (
     b'{"version":1,"attempts":[{"segmentId":"AAAAAAAAAAAAAAAAAAAAAQ","runId":"run-1",'
     b'"warehouse":"s3://bucket/tables",' + PROCESS + b'"ended":false}],"finished":"AAAAAAAAAAAAAAAAAAAAAQ",'

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
@@ -42,7 +42,7 @@ from tiersnap.snapshot.replay.expiry import ReplayOptions
 pytestmark = pytest.mark.unit
 
 LAYOUT = AivenLayout()
-ELSEWHERE = replace(this_process(), host="elsewhere")
+ELSEWHERE = structs.replace(this_process(), host="elsewhere")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.protocol.installed import Inline
 from tests.reference import tiered
@@ -48,7 +49,7 @@ pytestmark = pytest.mark.unit
 
 LOGS = DATA / "kafka-3.9.1/logs"
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
-GONE = replace(this_process(), process_start=this_process().process_start + "0")
+GONE = structs.replace(this_process(), process_start=this_process().process_start + "0")
 ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {
     0: [data_batch(0, 10, 1, 0, 0)],
@@ -280,7 +281,7 @@ def test_a_copy_of_an_attempt_that_may_be_at_work_is_waited_for_and_finished_onc
 ) -> None:
     """As a host that was rebooted left it: nobody can tell whether its process is gone."""
     store = DirectoryStore(tmp_path / "remote")
-    elsewhere = replace(this_process(), host="elsewhere")
+    elsewhere = structs.replace(this_process(), host="elsewhere")
     run(host(NoFinish(store, 1), "run-1", process=elsewhere), source)  # type: ignore[arg-type]
     before = copies(tmp_path / "remote")
 

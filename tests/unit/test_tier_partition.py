@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.protocol.installed import Inline
 from tests.reference.examples import examples
@@ -293,7 +294,7 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
 
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
-    other = Attempt(new_segment_id(), "run-other", process=replace(this_process(), host="elsewhere"))
+    other = Attempt(new_segment_id(), "run-other", process=structs.replace(this_process(), host="elsewhere"))
     claim_protocol.claim(store, held, other)
     paused = []
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.reference.fleet_run import Runner
 from tests.reference.log_builder import data_batch, write_partition
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
 
 NOW = 1_795_266_000_000
 MINUTE = 60_000
-GONE = replace(this_process(), process_start=this_process().process_start + "0")
+GONE = structs.replace(this_process(), process_start=this_process().process_start + "0")
 ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {base: [data_batch(base, 10, 1, 0, base)] for base in (0, 10, 20, 30)}
 FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), keys.claim(ORDERS, 0, 0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
@@ -27,7 +27,7 @@ from tiersnap.snapshot.report.run_info import RunCounts
 pytestmark = pytest.mark.unit
 
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
-GONE = replace(this_process(), process_start=this_process().process_start + "0")
+GONE = structs.replace(this_process(), process_start=this_process().process_start + "0")
 FINISHED = "1 copy is finished now that other attempts had made"
 
 
