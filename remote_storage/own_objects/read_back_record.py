@@ -12,11 +12,9 @@ A replica of the location holds the object, too, but under another URI or on ano
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ReadBackHeldError
 from tiersnap.remote_storage.layouts import keys
@@ -34,24 +32,9 @@ _LARGEST_RECORD = 4096  # bytes
 _HINT = "delete the object, then run the same command again: it is written anew"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBackRecord:
+class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
     """A finished read-back, or one under way; see the module."""
 
-    cluster_id: str
-    uri: str
-    server: str
-    brokers: str | None = None
-    topic: str | None = None
-    process: Process | None = None
-    renewals: int = 0
-
-    def encode(self) -> bytes:
-        """One line of JSON."""
-        return stored_json.encode(msgspec.convert(self, _StoredRecord, from_attributes=True))
-
-
-class _StoredRecord(StoredObject, frozen=True, kw_only=True):
     cluster_id: Text
     uri: Text
     server: Text
@@ -60,13 +43,20 @@ class _StoredRecord(StoredObject, frozen=True, kw_only=True):
     process: Process | None
     renewals: Count
 
+    @classmethod
+    def empty(cls, cluster_id: str, uri: str, server: str) -> ReadBackRecord:
+        """Return the record of a location before any read-back."""
+        return cls(cluster_id=cluster_id, uri=uri, server=server, brokers=None, topic=None, process=None, renewals=0)
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return stored_json.encode(self)
+
 
 def decode_read_back(data: bytes, *, name: str) -> ReadBackRecord:
     """The inverse of `encode`; raises as `stored_json.decode`."""
-    found = stored_json.decode(
-        data, _StoredRecord, name=name, what="a record of what brokers read back", limit=_LARGEST_RECORD, hint=_HINT
-    )
-    return msgspec.convert(found, ReadBackRecord, from_attributes=True)
+    what = "a record of what brokers read back"
+    return stored_json.decode(data, ReadBackRecord, name=name, what=what, limit=_LARGEST_RECORD, hint=_HINT)
 
 
 class ReadBackStore:
@@ -75,7 +65,7 @@ class ReadBackStore:
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
         """Take the location that is `store` on `server`, for the brokers of a cluster."""
         self._store, self._process = store, process or this_process()
-        self._empty = ReadBackRecord(cluster_id, store.uri, server)
+        self._empty = ReadBackRecord.empty(cluster_id, store.uri, server)
         self._key = keys.read_back(cluster_id)
         self._etag: str | None = None
         self._holder: ReadBackHeldError | None = None
@@ -109,15 +99,15 @@ class ReadBackStore:
     def begin(self, topic: str) -> None:
         """Record that this process reads a record back by a topic. Raises ReadBackHeldError: another run does."""
         self.check_not_held()
-        self._write(replace(self._empty, topic=topic, process=self._process))
+        self._write(structs.replace(self._empty, topic=topic, process=self._process))
 
     def renew(self) -> None:
         """Record that this process is still at it. Raises ReadBackHeldError: another run has taken over."""
-        self._write(replace(self._written, renewals=self._written.renewals + 1))
+        self._write(structs.replace(self._written, renewals=self._written.renewals + 1))
 
     def keep(self, brokers: str) -> None:
         """Record a proof; `brokers` is the digest of their configuration."""
-        self._write(replace(self._empty, brokers=brokers))
+        self._write(structs.replace(self._empty, brokers=brokers))
 
     def drop(self) -> None:
         """Delete the record that this object found or wrote, unless another run has replaced it."""

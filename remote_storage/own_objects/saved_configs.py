@@ -17,11 +17,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tiersnap.remote_storage.errors import ObjectChangedError, UnblockHeldError
 from tiersnap.remote_storage.layouts import keys
@@ -45,29 +43,33 @@ STALE_AFTER_MS = 600_000
 """Longer than any topic is switched off, and than any round of switching and watching."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedConfigs:
+class SavedConfigs(StoredObject, frozen=True, kw_only=True):
     """The saved configs of a topic whose partitions are being freed; see the module."""
 
     cluster_id: str
     topic: str
     topic_id: str
-    partitions: tuple[int, ...]
-    before: Mapping[str, str | None]
-    process: Process | None = None  # who is at it; None where nobody is
-
-    def encode(self) -> bytes:
-        """One line of JSON."""
-        return stored_json.encode(msgspec.convert(self, _StoredConfigs, from_attributes=True))
-
-
-class _StoredConfigs(StoredObject, frozen=True, kw_only=True):
-    cluster_id: str
-    topic: str
-    topic_id: str
     partitions: tuple[Count, ...]
     before: dict[str, Annotated[str, Meta(pattern="^(true|false|-?[0-9]{1,19})$")] | None]
-    process: Process | None
+    process: Process | None  # of the run that frees them; None if no run does
+
+    @classmethod
+    def of(
+        cls, cluster_id: str, topic: str, topic_id: str, partitions: tuple[int, ...], before: Mapping[str, str | None]
+    ) -> SavedConfigs:
+        """Return the configs of a topic that no run frees yet."""
+        return cls(
+            cluster_id=cluster_id,
+            topic=topic,
+            topic_id=topic_id,
+            partitions=partitions,
+            before=dict(before),
+            process=None,
+        )
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return stored_json.encode(self)
 
 
 class SavedConfigsStore:
@@ -123,7 +125,7 @@ class SavedConfigsStore:
             UnblockHeldError: another run has recorded it since.
         """
         key = keys.unblock(saved.topic, saved.topic_id)
-        data = replace(saved, process=self._process).encode()
+        data = structs.replace(saved, process=self._process).encode()
         try:
             etag = stored_json.write(self._store, key, data, self._etags.get(key))
         except ObjectChangedError as error:
@@ -182,13 +184,13 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
 
 def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -> SavedConfigs:
     """The saved configs of that topic, and of no other; raises as `stored_json.decode`. `name` stands in messages."""
-    found = stored_json.decode(data, _StoredConfigs, name=name, what=_WHAT, limit=_LARGEST_RECORD, hint=_LOOK)
+    found = stored_json.decode(data, SavedConfigs, name=name, what=_WHAT, limit=_LARGEST_RECORD, hint=_LOOK)
     if (found.topic, found.topic_id) != (topic, topic_id):
         raise _no_record(name, f"tells of {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
         raise _no_record(name, f"{others[0][:80]} is no setting that it overrides")
-    return msgspec.convert(found, SavedConfigs, from_attributes=True)
+    return found
 
 
 def _no_record(name: str, why: str) -> CorruptDataError:

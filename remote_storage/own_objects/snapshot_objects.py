@@ -45,16 +45,15 @@ _ANEW = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTH
 TOOL = f"tiersnap {__version__}"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRecord:
+class SnapshotRecord(Stored, frozen=True):
     """One snapshot in a manifest; `offset` is exclusive, `fold_start_offset` inclusive."""
 
-    offset: int
-    size: int
-    crc32c: int
-    entries: int
+    offset: Offset
+    size: Offset
+    crc32c: Crc
+    entries: Offset
     provenance: Provenance
-    fold_start_offset: int | None
+    fold_start_offset: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +67,6 @@ class SnapshotManifest:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        rows = (
-            _StoredRecord(
-                offset=row.offset,
-                size=row.size,
-                crc32c=f"{row.crc32c:08x}",
-                entries=row.entries,
-                provenance=row.provenance,
-                fold_start_offset=row.fold_start_offset,
-            )
-            for row in sorted(self.snapshots, key=lambda row: row.offset)
-        )
         at = self.partition
         return stored_json.encode(
             _StoredManifest(
@@ -87,7 +75,7 @@ class SnapshotManifest:
                 topic=at.topic,
                 topic_id=at.topic_id,
                 partition=at.partition,
-                snapshots=tuple(rows),
+                snapshots=tuple(sorted(self.snapshots, key=lambda row: row.offset)),
             )
         )
 
@@ -100,22 +88,7 @@ class SnapshotManifest:
             partition = TopicIdPartition(found.topic, found.topic_id, found.partition)
         except InvalidKeyError as error:
             raise stored_json.corrupt(name, what, error, _ANEW) from error
-        rows = (
-            SnapshotRecord(
-                row.offset, row.size, int(row.crc32c, 16), row.entries, row.provenance, row.fold_start_offset
-            )
-            for row in found.snapshots
-        )
-        return cls(partition, found.run_id, found.tool, tuple(rows))
-
-
-class _StoredRecord(Stored, frozen=True, kw_only=True):
-    offset: Offset
-    size: Offset
-    crc32c: Crc
-    entries: Offset
-    provenance: Provenance
-    fold_start_offset: Offset | None
+        return cls(partition, found.run_id, found.tool, found.snapshots)
 
 
 class _StoredManifest(StoredObject, frozen=True, kw_only=True):
@@ -124,7 +97,7 @@ class _StoredManifest(StoredObject, frozen=True, kw_only=True):
     topic: str
     topic_id: str | None
     partition: Count
-    snapshots: tuple[_StoredRecord, ...]
+    snapshots: tuple[SnapshotRecord, ...]
 
 
 def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:

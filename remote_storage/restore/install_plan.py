@@ -65,15 +65,15 @@ class PartitionSnapshots:
         if data is None:
             return None, None
         vouched = self._vouched.get(offset, [])
-        found = len(data), crc32c(data)
+        found = len(data), f"{crc32c(data):08x}"
         for each in reversed(vouched):
             if (each.record.size, each.record.crc32c) == found:
                 return data, each
         if vouched:
             record = vouched[-1].record
             raise CorruptDataError(
-                f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]:08x}, the manifest of run "
-                f"{vouched[-1].run_id} names {record.size} with {record.crc32c:08x}"
+                f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]}, the manifest of run "
+                f"{vouched[-1].run_id} names {record.size} with {record.crc32c}"
             )
         return data, None
 

@@ -194,7 +194,8 @@ class ReleaseTopics:
         check_copying_was_not_switched_off(topic, settings, aside)
         off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
         before = own_values(settings, off) | aside
-        return Toggle(SavedConfigs(cluster_id, topic, topic_id, tuple(each.partition for each in stuck), before), off)
+        partitions = tuple(each.partition for each in stuck)
+        return Toggle(SavedConfigs.of(cluster_id, topic, topic_id, partitions, before), off)
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

@@ -204,10 +204,10 @@ class StoredSnapshots:
 
 def _record(stored: StoredSnapshot) -> SnapshotRecord:
     of, start = Provenance(stored.provenance), stored.folded_from
-    return SnapshotRecord(stored.end_offset, stored.size, stored.crc32c, stored.entry_count, of, start)
+    return SnapshotRecord(stored.end_offset, stored.size, f"{stored.crc32c:08x}", stored.entry_count, of, start)
 
 
-def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
+def _essence(record: SnapshotRecord) -> tuple[int, int, str]:
     return record.offset, record.size, record.crc32c
 
 

@@ -228,7 +228,7 @@ def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
 def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothing_is_published(site, publish):
     remote, before = site.tier("ledger"), states(site.broker, "ledger")
     (topic_id,) = (path.name.removeprefix("ledger-0-") for path in remote.glob("kafka-tiered-storage/ledger-0-*"))
-    begun = SavedConfigs("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
+    begun = SavedConfigs.of("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
     records = SavedConfigsStore(DirectoryStore(remote))
     records.put(begun)
     try:

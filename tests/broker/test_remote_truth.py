@@ -126,7 +126,7 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
 
         # The topic is deleted, and the broker removes what it knows; what is ours goes with remove-orphans.
         shutil.copytree(elsewhere, tier.directory, dirs_exist_ok=True)
-        begun = SavedConfigs(
+        begun = SavedConfigs.of(
             cluster.cluster_id(), TOPIC, partition.topic_id or "", (0,), {"remote.log.copy.disable": None}
         )
         SavedConfigsStore(store).put(begun)

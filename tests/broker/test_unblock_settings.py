@@ -149,7 +149,7 @@ def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, ca
         topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
         off = {"remote.log.copy.disable": "true", "retention.ms": MARK, "retention.bytes": "-1"}
         off |= {"local.retention.bytes": "-2"}
-        theirs = SavedConfigs(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
+        theirs = SavedConfigs.of(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
         others = SavedConfigsStore(DirectoryStore(tier.directory), process=Process("another-host", 7, ""))
 
         def end_of_the_other_run():
@@ -178,7 +178,7 @@ def plant(broker, tier, topic, before) -> None:
     cluster = Cluster(broker.bootstrap)
     topic_id = cluster.topics([topic])[topic].topic_id
     records = SavedConfigsStore(DirectoryStore(tier.directory))
-    records.put(SavedConfigs(cluster.cluster_id(), topic, topic_id, (0,), before))
+    records.put(SavedConfigs.of(cluster.cluster_id(), topic, topic_id, (0,), before))
     records.release()
 
 

@@ -48,7 +48,7 @@ from tiersnap.snapshot.report.run_history import RunHead, heads_of, index_of
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
 CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
-RECORD = SnapshotRecord(1000, 56, 7, 1, Provenance.COMPUTED, 0)
+RECORD = SnapshotRecord(1000, 56, "00000007", 1, Provenance.COMPUTED, 0)
 TOTALS = totals_of({Verdict.READY: Count(1, 2)}, findings=0, recent=0, waiting_since=None)
 SUMS = {each.name: getattr(TOTALS, each.name) for each in fields(Sums)}
 HEAD = RunHead(
@@ -61,9 +61,20 @@ HEAD = RunHead(
     partitions=1,
     **SUMS,
 )
-BEGUN = SavedConfigs(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
-READ_BACK = ReadBackRecord(ID, "s3://bucket/tiers/", "AWS", "0" * 64)
-READING_BACK = ReadBackRecord(ID, "file:///t/", "inode 7", None, f"{PROBE_TOPIC}1795816782-0123abcd", BEGUN.process)
+BEGUN = SavedConfigs(
+    cluster_id=ID,
+    topic="orders",
+    topic_id=ID,
+    partitions=(0, 1),
+    before={"remote.log.copy.disable": None},
+    process=Process("broker-1", 17, "99"),
+)
+READ_BACK = structs.replace(ReadBackRecord.empty(ID, "s3://bucket/tiers/", "AWS"), brokers="0" * 64)
+READING_BACK = structs.replace(
+    ReadBackRecord.empty(ID, "file:///t/", "inode 7"),
+    topic=f"{PROBE_TOPIC}1795816782-0123abcd",
+    process=BEGUN.process,
+)
 SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
 
 

@@ -24,4 +24,5 @@ def put_snapshot(
     put = store.replace if replace else store.put_if_absent
     done = put(keys.snapshot(partition, snapshot.offset), snapshot.data, metadata)
     entries, provenance = snapshot.entry_count, snapshot.provenance
-    return SnapshotRecord(snapshot.offset, done.size, done.crc32c, entries, provenance, fold_start_offset), done.outcome
+    crc = f"{done.crc32c:08x}"
+    return SnapshotRecord(snapshot.offset, done.size, crc, entries, provenance, fold_start_offset), done.outcome

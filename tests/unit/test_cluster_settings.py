@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -107,7 +106,7 @@ def test_of_a_topic_that_does_not_say_that_its_settings_are_aside_nothing_is_put
     doubtful = {name: value for name, value in before.items() if not by_default or name != "retention.ms"}
     assert aside_without_mark(looks, before) == doubtful
     with pytest.raises(SettingsAsideError, match="does not say so itself") as caught:
-        check_mark(looks, replace(BEGUN, before=before))
+        check_mark(looks, structs.replace(BEGUN, before=before))
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert f"--alter --topic a.b-c{as_options(doubtful)}" in caught.value.hint
     assert f"claims/a.b-c-{TOPIC_ID}/unblock.json" in caught.value.hint
@@ -116,8 +115,8 @@ def test_of_a_topic_that_does_not_say_that_its_settings_are_aside_nothing_is_put
 
 
 def test_a_topic_that_says_it_or_has_everything_again_is_in_no_doubt():
-    check_mark(ASIDE_NOW, replace(BEGUN, before=BEFORE))
-    check_mark(OF_ITS_OWN, replace(BEGUN, before=BEFORE))
+    check_mark(ASIDE_NOW, structs.replace(BEGUN, before=BEFORE))
+    check_mark(OF_ITS_OWN, structs.replace(BEGUN, before=BEFORE))
     check_copying_was_not_switched_off("a.b-c", ASIDE_NOW, still_aside(ASIDE_NOW, BEFORE))
     check_copying_was_not_switched_off("a.b-c", OF_ITS_OWN, {})
 
@@ -150,7 +149,7 @@ def test_nothing_is_published_beside_a_copier_that_is_on(settings):
 
 TOPIC_ID, OTHER_ID = "lZ6vvmajTWKDBUTV6SQAtQ", "MWJ6FHTfRYy67jzwZdeqSQ"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-BEGUN = SavedConfigs(
+BEGUN = SavedConfigs.of(
     CLUSTER_ID,
     "a.b-c",
     TOPIC_ID,
@@ -179,9 +178,9 @@ def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
     assert (tmp_path / f"claims/a.b-c-{TOPIC_ID}/unblock.json").is_file()
     later = SavedConfigsStore(store)
     (found,) = later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID}, CLUSTER_ID)
-    assert (replace(found, process=None), found.process) == (BEGUN, this_process())
+    assert (structs.replace(found, process=None), found.process) == (BEGUN, this_process())
     assert later.find({"a.b-c": OTHER_ID}, CLUSTER_ID) == [], "a topic that was made anew"
-    fewer = replace(BEGUN, partitions=(7,))
+    fewer = structs.replace(BEGUN, partitions=(7,))
     later.put(fewer)
     assert [each.partitions for each in SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(7,)]
     later.drop(fewer)
@@ -211,13 +210,13 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
     )
     first.put(BEGUN)
     with pytest.raises(UnblockHeldError, match=r"another run of tiersnap unblock is at a\.b-c"):
-        second.put(replace(BEGUN, partitions=(1,)))
+        second.put(structs.replace(BEGUN, partitions=(1,)))
     with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
         second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert caught.value.exit_code is ExitCode.TRANSIENT
-    first.put(replace(BEGUN, partitions=(2,)))
+    first.put(structs.replace(BEGUN, partitions=(2,)))
     first.drop(BEGUN)
-    second.put(replace(BEGUN, partitions=(1,)))
+    second.put(structs.replace(BEGUN, partitions=(1,)))
     first.drop(BEGUN)
     assert [each.partitions for each in second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(1,)], (
         "what is another's is not dropped"
@@ -233,8 +232,9 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
             left.release()
         if name == "old":
             monkeypatch.setattr("tiersnap.remote_storage.own_objects.saved_configs.STALE_AFTER_MS", -1)
-        assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [BEGUN], name
-        later.put(replace(BEGUN, partitions=(1,)))
+        found = later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
+        assert [structs.replace(each, process=None) for each in found] == [BEGUN], name
+        later.put(structs.replace(BEGUN, partitions=(1,)))
         left.release()
         with pytest.raises(UnblockHeldError):
             left.put(BEGUN)
@@ -277,7 +277,7 @@ def test_what_is_no_such_record_is_named(content, tmp_path):
 
 
 def test_saved_configs_are_the_json_that_the_documents_show():
-    assert json.loads(replace(BEGUN, process=ELSEWHERE).encode()) == STORED | {
+    assert json.loads(structs.replace(BEGUN, process=ELSEWHERE).encode()) == STORED | {
         "partitions": [0, 7],
         "before": {"remote.log.copy.disable": None, "local.retention.ms": "60000"},
         "process": {"host": "another-host", "pid": 7, "processStart": ""},
@@ -306,8 +306,8 @@ def test_what_was_noted_is_known_until_it_is_dropped_or_another_run_has_taken_it
     later = SavedConfigsStore(DirectoryStore(tmp_path))
     assert later.noted("a.b-c", TOPIC_ID) is None
     later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
-    assert replace(later.noted("a.b-c", TOPIC_ID), process=None) == BEGUN
-    later.put(replace(BEGUN, partitions=(1,)))
+    assert structs.replace(later.noted("a.b-c", TOPIC_ID), process=None) == BEGUN
+    later.put(structs.replace(BEGUN, partitions=(1,)))
     with pytest.raises(UnblockHeldError):
         here.put(BEGUN)
     assert here.noted("a.b-c", TOPIC_ID) is None
@@ -339,7 +339,7 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
 
 
 def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
-    other = SavedConfigs("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
+    other = SavedConfigs.of("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
     with pytest.raises(CorruptDataError, match="tells of oo") as caught:
         decode_saved_configs(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500

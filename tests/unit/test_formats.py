@@ -101,7 +101,7 @@ def test_stored_objects_say_what_their_bytes_say(tmp_path: Path) -> None:
     assert read_cluster_id(DirectoryStore(tmp_path), PARTITION) == ID
     assert isinstance(manifest, SnapshotManifest)
     (record,) = manifest.snapshots
-    assert (record.offset, record.crc32c, record.provenance) == (1000, 7, Provenance.COMPUTED)
+    assert (record.offset, record.crc32c, record.provenance) == (1000, "00000007", Provenance.COMPUTED)
     assert isinstance(marker, Marker)
     assert (marker.log_dir, marker.partitions, marker.absent) == ("/logs", ("orders-0",), {"gone-1": 5})
 

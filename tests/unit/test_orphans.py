@@ -412,7 +412,8 @@ def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
 
 
 def begin_unblock(store, *, cluster_id: str = CLUSTER, partitions: tuple[int, ...] = (PARTITION.partition,)) -> str:
-    begun = SavedConfigs(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, {"remote.log.copy.disable": None})
+    before = {"remote.log.copy.disable": None}
+    begun = SavedConfigs.of(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, before)
     SavedConfigsStore(store).put(begun)
     return keys.unblock(PARTITION.topic, PARTITION.topic_id)
 

@@ -187,7 +187,11 @@ def test_a_manifest_describes_the_objects_that_are_there(runner: Runner, tmp_pat
     assert [row.offset for row in rows] == [10, 20, 30]
     for row in rows:
         data = objects[keys.snapshot(partition, row.offset)]
-        assert (row.size, row.crc32c, row.entries) == (len(data), crc32c(data), snapshot_file.decode(data).size)
+        assert (row.size, row.crc32c, row.entries) == (
+            len(data),
+            f"{crc32c(data):08x}",
+            snapshot_file.decode(data).size,
+        )
 
 
 def test_an_object_that_contradicts_the_log_is_refused_and_replaced_only_when_told(runner: Runner) -> None:

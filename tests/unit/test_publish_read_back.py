@@ -143,7 +143,7 @@ def test_publish_writes_nothing_when_copying_is_enabled_after_its_plan(cluster, 
 
 
 def test_publish_writes_nothing_of_a_topic_that_unblock_is_at(cluster, tmp_path, publish):
-    saved = SavedConfigs(CLUSTER_ID, LATER.topic, LATER.topic_id or "", (0,), {COPY_DISABLE: None})
+    saved = SavedConfigs.of(CLUSTER_ID, LATER.topic, LATER.topic_id or "", (0,), {COPY_DISABLE: None})
     SavedConfigsStore(DirectoryStore(tmp_path)).put(saved)
     done = publish()
     assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]

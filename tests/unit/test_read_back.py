@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.protocol.memory_store import MemoryStore
 from tests.reference.killable_store import Clock, KillableStore, KilledError
@@ -250,7 +251,7 @@ def test_topic_of_a_killed_run_elsewhere_goes_after_an_hour(cluster, right):
 
 def record_of(store: DirectoryStore, **fields: object) -> ReadBackRecord:
     server = f"inode {store.root.stat().st_ino}"
-    return replace(ReadBackRecord(CLUSTER_ID, store.uri, server), **fields)
+    return structs.replace(ReadBackRecord.empty(CLUSTER_ID, store.uri, server), **fields)
 
 
 def test_one_run_at_a_time_reads_back_and_others_need_not_wait(cluster, right):
@@ -286,14 +287,15 @@ def test_record_that_another_run_replaced_is_not_overwritten(tmp_path):
     assert found is not None and (found.brokers, found.topic, found.process) == ("0" * 64, None, None)
     ours.keep("1" * 64)
     theirs.drop()
-    assert ours.find() == replace(found, brokers="1" * 64)
+    assert ours.find() == structs.replace(found, brokers="1" * 64)
     ours.drop()
     assert ours.find() is None
 
 
 @pytest.mark.parametrize("field", ["topic", "brokers", "clusterId"])
 def test_record_of_a_read_back_is_read_strictly(field, tmp_path):
-    whole = ReadBackRecord(CLUSTER_ID, "s3://b/", "AWS", "0" * 64, f"{PROBE_TOPIC}1795816782-0123abcd", None, 3)
+    empty = ReadBackRecord.empty(CLUSTER_ID, "s3://b/", "AWS")
+    whole = structs.replace(empty, brokers="0" * 64, topic=f"{PROBE_TOPIC}1795816782-0123abcd", renewals=3)
     data = whole.encode()
     assert decode_read_back(data, name="x") == whole
     text = data.decode()

@@ -18,7 +18,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 pytestmark = pytest.mark.unit
 
 CLUSTER, TOPIC, TOPIC_ID = "5L6g3nShT-eMCtK--X86sw", PARTITION.topic, PARTITION.topic_id or ""
-SAVED = SavedConfigs(CLUSTER, TOPIC, TOPIC_ID, (0,), {"remote.log.copy.disable": None})
+SAVED = SavedConfigs.of(CLUSTER, TOPIC, TOPIC_ID, (0,), {"remote.log.copy.disable": None})
 
 
 def read_saved_configs(store: LyingStore) -> object:

@@ -46,7 +46,7 @@ def put(store, snapshot, partition=PARTITION, **options):
 def test_a_snapshot_is_written_once_and_read_back(store, partition):
     record, outcome = put(store, trusted(1000), partition)
     data = snapshot_bytes(2, 1000)
-    assert record == SnapshotRecord(1000, len(data), google_crc32c.value(data), 2, Provenance.COMPUTED, 0)
+    assert record == SnapshotRecord(1000, len(data), f"{google_crc32c.value(data):08x}", 2, Provenance.COMPUTED, 0)
     assert outcome is PutOutcome.CREATED
     assert put(store, trusted(1000), partition) == (record, PutOutcome.ALREADY_SAME)
     assert read_snapshot(store, partition, 1000) == data
@@ -106,7 +106,7 @@ def test_a_resumed_run_adds_to_its_manifest_and_contradicts_nothing(store):
         ("r1", [500, 1000]),
         ("r2", [1000]),
     ]
-    other = SnapshotRecord(500, first.size, first.crc32c ^ 1, first.entries, first.provenance, 0)
+    other = SnapshotRecord(500, first.size, f"{int(first.crc32c, 16) ^ 1:08x}", first.entries, first.provenance, 0)
     with pytest.raises(ObjectExistsError):
         put_manifest(store, PARTITION, "r1", [other])
 
@@ -124,7 +124,7 @@ records = st.builds(
     SnapshotRecord,
     offset=st.integers(0, (1 << 63) - 1),
     size=st.integers(10, 1 << 30),
-    crc32c=st.integers(0, (1 << 32) - 1),
+    crc32c=st.integers(0, (1 << 32) - 1).map("{:08x}".format),
     entries=st.integers(0, 1 << 30),
     provenance=st.sampled_from(Provenance),
     fold_start_offset=st.none() | st.integers(0, (1 << 63) - 1),
@@ -137,7 +137,7 @@ def test_manifests_are_read_as_they_were_written(rows, partition):
     assert SnapshotManifest.decode(manifest.encode(), name="m") == manifest
 
 
-GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, 0, 0, Provenance.COMPUTED, 0),)).encode()
+GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, "00000000", 0, Provenance.COMPUTED, 0),)).encode()
 
 
 @pytest.mark.parametrize(
