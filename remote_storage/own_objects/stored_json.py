@@ -1,7 +1,7 @@
 """Our own JSON in remote storage: one line, a version, camelCase names; read strictly, and written on a condition.
 
-Whatever lies there is either what it should be or a CorruptDataError. Each kind is a Struct; what a schema cannot say
-is checked where the Struct becomes the dataclass that the rest of the program takes.
+An object is either of its kind or a CorruptDataError. Each kind is a Struct, whose schema checks an object. The module
+of the kind checks the rest.
 """
 
 from __future__ import annotations
