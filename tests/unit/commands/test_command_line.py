@@ -170,7 +170,13 @@ def test_markup_is_never_read_out_of_a_name(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().rows(Row, [], summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
+    @dataclass
+    class Summary:
+        seconds: dict[str, float]
+        which: list[str]
+        none: dict[str, int]
+
+    Output().rows(Row, [], summary=Summary({"decode": 1.5}, ["a", "b"], {}))
     err = capsys.readouterr().err
     assert "seconds: 1.5 decode" in err
     assert "which: a, b" in err
