@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 from tiersnap.remote_storage.check.broker_attempts import NOTHING_READ, ComparedAttempts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
-from tiersnap.remote_storage.unblock.disable_copying import own_values, settings_while_off, still_aside, toggle
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -36,14 +32,6 @@ _ROUNDS = 3
 Plans = Mapping[TopicPartition, PublishPlan]
 
 
-@dataclass(frozen=True)
-class Toggle:
-    """The configs with which a topic's copying is disabled and enabled: its own, and the override."""
-
-    saved: SavedConfigs
-    off: Mapping[str, str]
-
-
 @dataclass
 class ReleaseTopics:
     """The topics of some stuck partitions."""
@@ -52,13 +40,12 @@ class ReleaseTopics:
     metadata_topic: MetadataTopic
     reader: MetadataReader
     lineage: Lineage
-    records: SavedConfigsStore  # what must be put back, and who is at it
+    paused: PausedTopics
     freeings: Sequence[Freeing]  # told what is planned and what became of them
     segments: Sequence[RemoteLogSegmentMetadata]  # finished copies of their partitions
     broker_id: int | None  # named in records; None for each partition's leader
     talk: Callable[[str], None]  # told what is done, and what takes a while
     attempts: ComparedAttempts = NOTHING_READ  # earlier attempts that were read
-    _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def ask_settings(self) -> None:
         """Ask the cluster whether copying may be switched off, and on; partitions of other topics wait for a restart.
@@ -70,10 +57,7 @@ class ReleaseTopics:
         """
         for topic in sorted({each.name[0] for each in self.freeings}):
             try:
-                asked = when_nobody_is_at_it(partial(self._toggle_of, topic), self.talk)
-                self.cluster.change_settings(topic, asked.off, validate_only=True)
-                self.cluster.change_settings(topic, asked.saved.before, validate_only=True)
-                self._toggles[topic] = asked
+                self.paused.check([each.stuck.partition for each in self._of(topic)])
             except CopyingOffError as refusal:
                 for each in self._of(topic):
                     each.refuse(refusal)
@@ -106,57 +90,38 @@ class ReleaseTopics:
             SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
         self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
-        pending = [topic for topic in self._toggles if self._planned(topic)]
+        pending = [topic for topic in self.paused.checked if self._planned(topic)]
         _log.debug("topics whose copying is switched off and on: %s", pending)
         leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
         quiet = quiet_seconds(self.cluster, leaders)
         try:
             for _ in range(_ROUNDS):
                 for topic in pending:
-                    self._switch_off_and_on(topic)
+                    self._pause(topic)
                 self._watch([each for topic in pending for each in self._planned(topic)], quiet)
                 pending = [topic for topic in pending if self._planned(topic)]
-            for topic, each in self._toggles.items():
+            for topic in self.paused.checked:
                 if topic not in pending:
-                    self.records.drop(each.saved)
+                    self.paused.forget(topic)
         finally:
-            self.records.release()
+            self.paused.release()
         if pending:
             raise StillStuckError(
                 f"{', '.join(pending)}: the copier goes on failing at what is published",
                 hint="restart the leader: its copier then goes on behind what was published",
             )
 
-    def _switch_off_and_on(self, topic: str) -> None:
-        try:
-            noted = when_nobody_is_at_it(partial(self._note, topic), self.talk)
-        except CopyingOffError as refusal:
-            for each in self._planned(topic):
-                each.refuse(refusal)
-            return
-
+    def _pause(self, topic: str) -> None:
         def publish() -> None:
             planned = self._planned(topic)
             self._publish(planned, self.plan(planned))
             self.reader.read_to_end()
 
-        toggle(self.cluster, noted.saved, noted.off, while_off=publish)
-        self.talk(f"{topic}: copying was switched off and on again")
-
-    def _note(self, topic: str) -> Toggle:
-        """Record what the topic has set, before it is changed; nobody else changes it from then on.
-
-        Raises:
-            CopyingOffError: somebody else has switched copying off.
-        """
-        noted = self._toggle_of(topic)
-        self.records.put(noted.saved)
-        # Another run may have put its settings back between the two.
-        now = self._toggle_of(topic)
-        if now != noted:
-            self.records.put(now.saved)
-        self._toggles[topic] = now
-        return now
+        try:
+            self.paused.while_paused([each.stuck.partition for each in self._of(topic)], publish)
+        except CopyingOffError as refusal:
+            for each in self._planned(topic):
+                each.refuse(refusal)
 
     def _publish(self, freeings: Iterable[Freeing], plans: Plans) -> None:
         mine = []
@@ -179,23 +144,6 @@ class ReleaseTopics:
         found = watch(self.reader, [each.watched(self.reader.cache) for each in freeings], quiet)
         for each in freeings:
             each.conclude(found[each.stuck.partition])
-
-    def _toggle_of(self, topic: str) -> Toggle:
-        stuck = [each.stuck.partition for each in self._of(topic)]
-        cluster_id, topic_id = self.cluster.cluster_id(), stuck[0].topic_id or ""
-        settings = self.cluster.settings(topic)
-        if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
-            # By another run: then its record is there, which this raises, or it has just ended.
-            self.records.find({topic: topic_id}, cluster_id)
-            settings = self.cluster.settings(topic)
-        noted = self.records.noted(topic, topic_id)
-        # What is aside by our own record has no other value to be put back than the one in there.
-        aside = still_aside(settings, noted.before) if noted is not None else {}
-        check_copying_was_not_switched_off(topic, settings, aside)
-        off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
-        before = own_values(settings, off) | aside
-        partitions = tuple(each.partition for each in stuck)
-        return Toggle(SavedConfigs.of(cluster_id, topic, topic_id, partitions, before), off)
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

@@ -18,18 +18,17 @@ from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, op
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
-from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan
 from tiersnap.remote_storage.stores.probe import check_conditions
-from tiersnap.remote_storage.unblock.disable_copying import check_mark, restore
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
@@ -95,7 +94,8 @@ class Unblock:
         check_cluster_of(self.cluster, self.log_dirs)
         folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
         names = sorted({name for name in folders if name and matches_topic(name[0], self.topic)})
-        resumed = self._restore_what_was_left({topic for topic, _ in names})
+        left = restore_left(self.cluster, self._records, {name for name, _ in names}, self.talk, apply=self.host.apply)
+        self._refusals |= left.refusals
         topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
         candidates = {
             TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
@@ -104,7 +104,7 @@ class Unblock:
         }
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
-            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed, self.talk, self.hung)
+            stuck = find_stuck(self.cluster, reader, lineage, candidates, left.partitions, self.talk, self.hung)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
@@ -125,31 +125,6 @@ class Unblock:
                     f"{topic}-{number} is in more than one --source: replicas of one partition",
                     hint="give the log directories of one broker, best of the leader",
                 )
-
-    def _restore_what_was_left(self, names: set[str]) -> list[TopicIdPartition]:
-        """Partitions that an earlier run was at; with --apply what it put aside is put back.
-
-        Topics of which it is in doubt what they had are refused.
-        """
-        topic_ids = {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}
-        cluster_id = self.cluster.cluster_id()
-        left = when_nobody_is_at_it(lambda: self._records.find(topic_ids, cluster_id), self.talk)
-        for saved in left:
-            try:
-                check_mark(self.cluster.settings(saved.topic), saved)
-            except SettingsAsideError as doubt:
-                self._refusals[saved.topic] = doubt
-                continue
-            if not self.host.apply:
-                self.talk(f"{saved.topic}: a run was cut short; --apply puts its settings back and goes on")
-            elif restore(self.cluster, saved):
-                self.talk(f"{saved.topic}: a run was cut short; its settings are put back")
-        return [
-            TopicIdPartition(saved.topic, saved.topic_id, number)
-            for saved in left
-            if saved.topic not in self._refusals
-            for number in saved.partitions
-        ]
 
     def _lacking(self) -> dict[TopicPartition, Freeing]:
         """Partitions that are stuck for want of something, and not because a copy hangs."""
@@ -214,7 +189,7 @@ class Unblock:
             self.metadata_topic,
             reader,
             lineage,
-            self._records,
+            PausedTopics(self.cluster, self._records, self.talk),
             list(self._freeings.values()),
             finished,
             self.broker_id,

@@ -156,7 +156,7 @@ TARGETS = (
     ),
     Target("remote_storage/publish/readable_offsets.py", ("test_lost_copies.py", "test_readable_offsets.py")),
     Target("remote_storage/publish/publish.py", ("test_publish_read_back.py",)),
-    Target("remote_storage/unblock/disable_copying.py", ("test_cluster_settings.py",)),
+    Target("remote_storage/publish/pause_copying.py", ("test_cluster_settings.py",)),
     Target(
         "remote_storage/metadata/remote_index.py",
         ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),

@@ -22,8 +22,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.own_objects.process import Process, this_process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.unblock.disable_copying import (
+from tiersnap.remote_storage.publish.pause_copying import (
     as_options,
     aside_without_mark,
     changed_by_nobody,
@@ -32,6 +31,7 @@ from tiersnap.remote_storage.unblock.disable_copying import (
     settings_while_off,
     still_aside,
 )
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import (
     CorruptDataError,
     ExitCode,

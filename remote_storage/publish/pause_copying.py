@@ -50,7 +50,7 @@ _RESTORE_SECONDS = 60.0
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def toggle(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
+def pause(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the settings to `off`, call `while_off`, and put the saved ones back.
 
     Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read

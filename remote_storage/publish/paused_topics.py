@@ -1,0 +1,157 @@
+"""Topics whose copying is paused while records are written: what they had set is saved first, and put back after.
+
+`publish`, `tier`, `run` and `unblock` pause topics by this module alone; pause_copying has the order of requests. A
+process that is killed in between leaves the saved configs in remote storage: `restore_left` puts them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
+from tiersnap.remote_storage.errors import SettingsAsideError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.publish.pause_copying import (
+    check_mark,
+    own_values,
+    pause,
+    restore,
+    settings_while_off,
+    still_aside,
+)
+from tiersnap.snapshot.errors import TiersnapError
+
+Talk = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The configs with which a topic's copying is paused and resumed: its own, and the overrides."""
+
+    saved: SavedConfigs
+    off: Mapping[str, str]
+
+
+@dataclass
+class PausedTopics:
+    """The topics of one cluster that a run pauses, by name."""
+
+    cluster: Cluster
+    records: SavedConfigsStore  # what must be put back, and who is at it
+    talk: Talk  # told what is done, and what takes a while
+    _pauses: dict[str, Pause] = field(default_factory=dict)
+
+    def check(self, partitions: Collection[TopicIdPartition]) -> None:
+        """See that the cluster would pause copying of a topic, and resume it. Nothing is changed.
+
+        Args:
+            partitions: of one topic, at least one.
+
+        Raises:
+            CopyingOffError: somebody else has paused it.
+            SettingsAsideError: a killed run paused it, and its saved configs are gone.
+            ClusterRefusedError: it refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
+            UnblockHeldError: another run was at the topic for longer than it should take.
+        """
+        asked = when_nobody_is_at_it(partial(self._pause_of, partitions), self.talk)
+        self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
+        self.cluster.change_settings(asked.saved.topic, asked.saved.before, validate_only=True)
+        self._pauses[asked.saved.topic] = asked
+
+    @property
+    def checked(self) -> list[str]:
+        """Return the topics that may be paused."""
+        return list(self._pauses)
+
+    def while_paused(self, partitions: Collection[TopicIdPartition], act: Callable[[], object]) -> None:
+        """Pause copying of the partitions' topic, call `act`, and resume it; see pause_copying.pause for errors.
+
+        Raises:
+            CopyingOffError: somebody else has paused it since.
+            UnblockHeldError: another run was at the topic for longer than it should take.
+        """
+        noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)
+        pause(self.cluster, noted.saved, noted.off, while_off=act)
+        self.talk(f"{noted.saved.topic}: copying was paused and resumed")
+
+    def forget(self, topic: str) -> None:
+        """Delete the saved configs of a topic whose copying goes on."""
+        self.records.drop(self._pauses[topic].saved)
+
+    def release(self) -> None:
+        """Leave the saved configs that were not forgotten to the next run."""
+        self.records.release()
+
+    def _save(self, partitions: Collection[TopicIdPartition]) -> Pause:
+        """Save what the topic has set, before it is changed; nobody else changes it from then on."""
+        noted = self._pause_of(partitions)
+        self.records.put(noted.saved)
+        # Another run may have put its settings back between the two.
+        now = self._pause_of(partitions)
+        if now != noted:
+            self.records.put(now.saved)
+        self._pauses[now.saved.topic] = now
+        return now
+
+    def _pause_of(self, partitions: Collection[TopicIdPartition]) -> Pause:
+        first = next(iter(partitions))
+        topic, topic_id, cluster_id = first.topic, first.topic_id or "", self.cluster.cluster_id()
+        settings = self.cluster.settings(topic)
+        if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
+            # By another run: then its record is there, which this raises, or it has just ended.
+            self.records.find({topic: topic_id}, cluster_id)
+            settings = self.cluster.settings(topic)
+        noted = self.records.noted(topic, topic_id)
+        # What is aside by our own record has no other value to be put back than the one in there.
+        aside = still_aside(settings, noted.before) if noted is not None else {}
+        check_copying_was_not_switched_off(topic, settings, aside)
+        off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
+        before = own_values(settings, off) | aside
+        numbers = tuple(each.partition for each in partitions)
+        return Pause(SavedConfigs.of(cluster_id, topic, topic_id, numbers, before), off)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What killed runs left paused: partitions they were at, and topics that cannot be restored, by name."""
+
+    partitions: tuple[TopicIdPartition, ...] = ()
+    refusals: Mapping[str, TiersnapError] = field(default_factory=dict)
+
+
+def restore_left(
+    cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk, *, apply: bool
+) -> Left:
+    """Put back what killed runs overrode of some topics; without `apply` say that it would be.
+
+    Raises:
+        UnblockHeldError: another run was at one of the topics for longer than it should take.
+        BrokerUnavailableError: no broker took the configs within a minute.
+        CorruptDataError: what is saved in remote storage is damaged, or of another cluster.
+    """
+    topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
+    cluster_id = cluster.cluster_id()
+    left = when_nobody_is_at_it(lambda: records.find(topic_ids, cluster_id), talk)
+    refusals: dict[str, TiersnapError] = {}
+    for saved in left:
+        try:
+            check_mark(cluster.settings(saved.topic), saved)
+        except SettingsAsideError as doubt:
+            refusals[saved.topic] = doubt
+            continue
+        if not apply:
+            talk(f"{saved.topic}: a run was cut short; --apply puts its settings back and goes on")
+        elif restore(cluster, saved):
+            talk(f"{saved.topic}: a run was cut short; its settings are put back")
+    partitions = (
+        TopicIdPartition(saved.topic, saved.topic_id, number)
+        for saved in left
+        if saved.topic not in refusals
+        for number in saved.partitions
+    )
+    return Left(tuple(partitions), refusals)
