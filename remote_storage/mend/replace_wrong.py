@@ -38,8 +38,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.own_objects.cluster_record import put_cluster_id
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment

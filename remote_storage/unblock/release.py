@@ -19,8 +19,8 @@ from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError,
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish import publish_plans
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.formats.checkpoints import TopicPartition

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
-from tiersnap.remote_storage.publish import publish as publishing
+from tiersnap.remote_storage.publish import write_records
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -43,7 +43,7 @@ def of(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> Remote
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
     """One whose brokers know A and B of the first of two topics."""
-    monkeypatch.setattr(publishing, "_PATIENCE_SECONDS", -1)
+    monkeypatch.setattr(write_records, "_PATIENCE_SECONDS", -1)
     made = ModelCluster()
     for partition in (PARTITION, LATER):
         made.create(partition, end=400, settings=ENDLESS)
@@ -98,8 +98,8 @@ def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish, los
 
 
 def test_publish_waits_for_records_that_show_a_moment_later(cluster, publish, monkeypatch):
-    monkeypatch.setattr(publishing, "_PATIENCE_SECONDS", 30)
-    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(write_records, "_PATIENCE_SECONDS", 30)
+    monkeypatch.setattr(write_records, "_POLL_SECONDS", 0.001)
     cluster.hides_newest = 3
     assert publish().errors == []
     assert cluster.hides_newest == 0
