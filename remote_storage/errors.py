@@ -117,6 +117,10 @@ class MetadataTopicAbsentError(UsageError):
     """Raised when the cluster has no `__remote_log_metadata`; tiersnap never makes one, nor lets it be made."""
 
 
+class MetadataTopicCompactedError(GateError):
+    """Raised when `__remote_log_metadata` is compacted, and takes no records without a key (KIP-1266)."""
+
+
 class DeliveryFailedError(TransientError):
     """Raised when not all records were acknowledged; those that were are found by the next run."""
 

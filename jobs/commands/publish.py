@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
@@ -21,6 +22,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
     from tiersnap.remote_storage.publish.prove_location import ProvePlace
+    from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.publish_plan import PublishPlan
     from tiersnap.remote_storage.stores.object_store import ObjectStore
 
@@ -176,9 +178,12 @@ def publish(
     know have lost objects, a complete copy takes their place, unless none of theirs is complete. Offsets that stay
     unreadable are named (exit code 5). A segment that would hide readable offsets is held back.
 
-    Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
-    be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right
-    before its records are written, and behind them. A stuck copier is freed by tiersnap unblock.
+    Readers see what is published at once. A copy task that is running does not, and would copy it again. So copying of
+    a topic with something to publish is paused for about three seconds (remote.log.copy.disable), one topic after
+    another; meanwhile its retention is endless. What the topic had set is saved in --remote first: if the command is
+    killed, the next tiersnap publish, tier, run or unblock with --apply puts it back. Then the copy tasks are watched
+    until they go on. Where somebody else has disabled copying it stays disabled. If the cluster refuses those settings
+    (ZooKeeper mode, Kafka before 3.9, no permission), nothing of the topic is published.
 
     Before the first record one of these proves that brokers read --remote: a broker that runs on this host was started
     with it; or brokers read a record back from there, with --prove. Segments that are there prove nothing: a replica
@@ -191,7 +196,7 @@ def publish(
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, matches_topic
 
-    prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
+    prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
     metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
     if not finished:
@@ -202,7 +207,7 @@ def publish(
         )
     local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
     prove = partial(prover.prove, location)
-    job = Publish(cluster, metadata_topic, location, prove, log_dirs, broker_id, local, broker_expiry)
+    job = Publish(cluster, metadata_topic, location, prove, log_dirs, broker_id, local, broker_expiry, output.talk)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(
@@ -215,8 +220,8 @@ def publish(
     for doubt in done.doubts:
         output.warn(doubt.message, f"  {doubt.hint}")
     output.warn(*_refusals(done.plans))
-    output.talk(*_next_steps(done.plans, apply=apply))
-    return exit_code_of(done.errors)
+    output.talk(*_next_steps(done, apply=apply))
+    return exit_code_of(done.problems())
 
 
 def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
@@ -250,17 +255,16 @@ def _refusals(plans: Sequence[PublishPlan]) -> Iterator[str]:
             yield f"  {error.hint}"
 
 
-def _next_steps(plans: Sequence[PublishPlan], *, apply: bool) -> Iterator[str]:
+def _next_steps(done: Published, *, apply: bool) -> Iterator[str]:
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 
-    topics = sorted({plan.partition.topic for plan in plans if plan.is_open})
+    topics = sorted({plan.partition.topic for plan in done.plans if plan.is_open})
     if not topics:
-        yield "nothing else to publish" if any(plan.errors for plan in plans) else "nothing to publish"
+        yield "nothing else to publish" if done.errors else "nothing to publish"
     elif not apply:
-        yield "nothing was published: give --apply"
-    else:
-        for topic in topics:
-            yield (
-                f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and the retention it "
-                "had"
-            )
+        yield f"nothing was published; next: {again('--apply')}"
+    for topic in done.still_off:
+        yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
+        yield f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false"
+    for partition in done.stuck_ahead:
+        yield f"{partition}: copying goes on behind what was published, and fails there; next: tiersnap unblock"

@@ -13,10 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
-from tiersnap.remote_storage.errors import BrokerUnavailableError, DeliveryFailedError, MetadataTopicAbsentError
+from tiersnap.remote_storage.cluster.topic_checks import value_of
+from tiersnap.remote_storage.errors import (
+    BrokerUnavailableError,
+    ClusterRefusedError,
+    DeliveryFailedError,
+    MetadataTopicAbsentError,
+    MetadataTopicCompactedError,
+)
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import (
@@ -58,6 +66,21 @@ class MetadataTopic:
                 hint="brokers make it at their start with remote.log.storage.system.enable=true; tiersnap never does",
             )
         return cls(cluster, count)
+
+    def check_takes_records(self) -> None:
+        """Refuse a topic that is compacted: its brokers take no record without a key (KIP-1266), and we write none.
+
+        Raises:
+            MetadataTopicCompactedError: it is, as far as the cluster tells its configs.
+        """
+        policy = "delete"
+        with suppress(ClusterRefusedError):  # no right to describe it: a refused record would say it
+            policy = value_of(self._cluster.settings(METADATA_TOPIC), "cleanup.policy", policy)
+        if "compact" in policy:
+            raise MetadataTopicCompactedError(
+                f"{METADATA_TOPIC} is compacted: its records need keys, and tiersnap writes none",
+                hint="segments stay UPLOADED; this version publishes to a topic with cleanup.policy=delete alone",
+            )
 
     def partition_of(self, partition: TopicIdPartition) -> int:
         """Return the metadata partition of a user partition's records."""

@@ -75,7 +75,7 @@ def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], 
         except CopyingOffError:
             pass
         if is_copying_off(settings):
-            by_us = f", and {RETENTION_MS}={MARK}: tiersnap unblock set both" if is_marked(settings) else ""
+            by_us = f", and {RETENTION_MS}={MARK}: tiersnap set both" if is_marked(settings) else ""
             talk(f"{name} is left out: copying is off ({COPY_DISABLE}=true{by_us})")
         else:
             topics[name] = topic

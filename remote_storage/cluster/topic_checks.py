@@ -60,21 +60,21 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
 
     Raises:
         CopyingOffError: copying is off, and not by us.
-        SettingsAsideError: tiersnap unblock put settings aside, and nothing says what they were.
+        SettingsAsideError: tiersnap paused copying, and nothing says what the topic had set.
     """
     if is_marked(settings) and RETENTION_MS not in by_us:
         raise SettingsAsideError(
-            f"{topic}: {RETENTION_MS}={MARK} says that tiersnap unblock put its settings aside, and its record of "
-            "what they were is gone",
+            f"{topic}: {RETENTION_MS}={MARK} says that tiersnap overrode its configs, and the saved configs in "
+            "remote storage are gone",
             hint=f"kafka-configs --alter --topic {topic} with what the topic had: {COPY_DISABLE}, "
-            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then tiersnap unblock again",
+            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then the same command again",
         )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true, and no record of tiersnap unblock says that it was set by one: somebody "
+            f"{topic}: {COPY_DISABLE}=true, and no saved configs say that tiersnap set it: somebody "
             "else has switched copying off",
             hint="tiersnap publish tells the brokers what was tiered, while copying is off and retention endless; or "
-            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then tiersnap unblock again",
+            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then the same command again",
         )
 
 

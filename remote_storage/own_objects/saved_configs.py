@@ -1,10 +1,10 @@
-"""The configs that `unblock` overrode and must put back: one object per topic, beside the claims in remote storage.
+"""The configs that a pause of copying overrode and must put back: one object per topic, beside the claims.
 
     claims/<topic>-<topic id>/unblock.json
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
-null is a setting that the topic itself did not have; only what `unblock` ever puts aside is taken for such a record
+null is a setting that the topic itself did not have; only what a pause ever overrides is taken for such a record
 (OVERRIDES), as whoever writes to the bucket may write one. The process is who is at it: two runs that switched one
 topic on and off would each publish while the other has switched copying on. A record belongs to nobody once its process
 is certainly gone, or after STALE_AFTER_MS. Of a topic that was deleted nothing is to be put back any more: `tiersnap
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _LARGEST_RECORD = 1 << 20  # bytes
 _OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
 _POLL_SECONDS = 2.0
-_WHAT = "a record of tiersnap unblock"
+_WHAT = "saved configs of a topic"
 _LOOK = f"see with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the object"
 T = TypeVar("T")
 STALE_AFTER_MS = 600_000
@@ -158,7 +158,7 @@ class SavedConfigsStore:
 
     def _held(self, saved: SavedConfigs, age: int) -> UnblockHeldError:
         key, process = keys.unblock(saved.topic, saved.topic_id), saved.process
-        who = f"another run of tiersnap unblock{f' on {process.host} (pid {process.pid})' if process else ''}"
+        who = f"another run of tiersnap{f' on {process.host} (pid {process.pid})' if process else ''}"
         return UnblockHeldError(
             f"{self._store.uri}{key}: {who} is at {saved.topic}",
             hint="wait for it, then run the same command again; if it is dead, its record counts for "

@@ -12,7 +12,7 @@ from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
-from tiersnap.remote_storage.errors import SettingsAsideError
+from tiersnap.remote_storage.errors import SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
@@ -83,6 +83,11 @@ class PausedTopics:
         """Delete the saved configs of a topic whose copying goes on."""
         self.records.drop(self._pauses[topic].saved)
 
+    def forget_left(self, saved: SavedConfigs) -> None:
+        """Delete what a killed run had saved of a topic, unless this run has paused it since."""
+        if saved.topic not in self._pauses:
+            self.records.drop(saved)
+
     def release(self) -> None:
         """Leave the saved configs that were not forgotten to the next run."""
         self.records.release()
@@ -118,10 +123,17 @@ class PausedTopics:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What killed runs left paused: partitions they were at, and topics that cannot be restored, by name."""
+    """What killed runs left: the saved configs that are restored, and why others cannot be, by topic."""
 
-    partitions: tuple[TopicIdPartition, ...] = ()
+    saved: tuple[SavedConfigs, ...] = ()
     refusals: Mapping[str, TiersnapError] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions that the killed runs were at."""
+        return [
+            TopicIdPartition(each.topic, each.topic_id, number) for each in self.saved for number in each.partitions
+        ]
 
 
 def restore_left(
@@ -129,29 +141,41 @@ def restore_left(
 ) -> Left:
     """Put back what killed runs overrode of some topics; without `apply` say that it would be.
 
+    A topic is refused if another run is at it for longer than it should take (UnblockHeldError), or if it is in doubt
+    who changed its configs (SettingsAsideError).
+
     Raises:
-        UnblockHeldError: another run was at one of the topics for longer than it should take.
         BrokerUnavailableError: no broker took the configs within a minute.
         CorruptDataError: what is saved in remote storage is damaged, or of another cluster.
     """
-    topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
-    cluster_id = cluster.cluster_id()
-    left = when_nobody_is_at_it(lambda: records.find(topic_ids, cluster_id), talk)
-    refusals: dict[str, TiersnapError] = {}
-    for saved in left:
+    saved, refusals = _find_left(cluster, records, topics, talk)
+    restored: list[SavedConfigs] = []
+    for each in saved:
         try:
-            check_mark(cluster.settings(saved.topic), saved)
+            check_mark(cluster.settings(each.topic), each)
         except SettingsAsideError as doubt:
-            refusals[saved.topic] = doubt
+            refusals[each.topic] = doubt
             continue
+        restored.append(each)
         if not apply:
-            talk(f"{saved.topic}: a run was cut short; --apply puts its settings back and goes on")
-        elif restore(cluster, saved):
-            talk(f"{saved.topic}: a run was cut short; its settings are put back")
-    partitions = (
-        TopicIdPartition(saved.topic, saved.topic_id, number)
-        for saved in left
-        if saved.topic not in refusals
-        for number in saved.partitions
-    )
-    return Left(tuple(partitions), refusals)
+            talk(f"{each.topic}: a run was cut short; --apply puts its settings back and goes on")
+        elif restore(cluster, each):
+            talk(f"{each.topic}: a run was cut short; its settings are put back")
+    return Left(tuple(restored), refusals)
+
+
+def _find_left(
+    cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk
+) -> tuple[list[SavedConfigs], dict[str, TiersnapError]]:
+    topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
+    cluster_id, refusals = cluster.cluster_id(), dict[str, TiersnapError]()
+    try:
+        return when_nobody_is_at_it(lambda: records.find(topic_ids, cluster_id), talk), refusals
+    except UnblockHeldError:
+        found: list[SavedConfigs] = []
+        for name, topic_id in topic_ids.items():
+            try:
+                found += records.find({name: topic_id}, cluster_id)
+            except UnblockHeldError as held:
+                refusals[name] = held
+        return found, refusals

@@ -1,27 +1,35 @@
-"""Publish finished segments: planned for all, then topic by topic asked again, published, and read back.
+"""Publish finished segments: planned for all, then topic by topic paused, asked again, published, and read back.
 
-Another writer may have come between the plan and the records: a copier that was switched on, another tool. The topic
-says what it did, and whoever publishes stops there.
+A copy task keeps in memory how far remote storage reaches, so it would copy again what is published beside it. Copying
+of a topic is therefore paused while its records are written, and its copy tasks are watched once all topics are done.
+Where somebody else has disabled copying it stays disabled.
+
+Another writer may have come between the plan and the records: a copy task, another tool. The topic says what it did,
+and whoever publishes stops there.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.read_first import find_doubts
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched, quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import is_copying_off, is_marked
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,
+    CopyingOffError,
     CopyingSwitchedOnError,
+    SettingsAsideError,
+    StillStuckError,
     UnblockHeldError,
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
@@ -30,14 +38,19 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, by_partition
 from tiersnap.remote_storage.publish.write_records import publish_plans
+from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 _log = logging.getLogger(__name__)
 
+_ROUNDS = 3
+_NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
 _FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
@@ -48,13 +61,42 @@ class Published:
 
     plans: Sequence[PublishPlan]  # as they were carried out, or would be
     records: int = 0  # number that were written
-    doubts: Sequence[TiersnapError] = ()  # topics whose copying may not have been off all the while
+    # topics whose copying may not have been off all the while, that are still paused, or whose copy task fails
+    doubts: Sequence[TiersnapError] = ()
     proof: PlaceProof | None = None  # that brokers read this place; None where there is nothing to tell them
+    stuck_ahead: Sequence[TopicIdPartition] = ()  # their copy tasks fail at the segment behind what was published
+    still_off: Sequence[str] = ()  # topics that were published, and whose copying somebody else has disabled
 
     @property
     def errors(self) -> list[TiersnapError]:
         """Return the errors of the plans, and doubts."""
         return [*(error for plan in self.plans for error in plan.errors), *self.doubts]
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what was met."""
+        yield from self.errors
+        yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
+
+    def count(self, *actions: PublishAction) -> int:
+        """Return the segments of these actions in partitions that are not refused."""
+        plans = [plan for plan in self.plans if plan.refusal is None]
+        return sum(plan.count(action) for plan in plans for action in actions)
+
+
+@dataclass
+class _Done:
+    """The outcome so far."""
+
+    plans: dict[TopicIdPartition, PublishPlan] = field(default_factory=dict)
+    records: int = 0
+    doubts: list[TiersnapError] = field(default_factory=list)
+    watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy tasks must go on
+    stuck_ahead: list[TopicIdPartition] = field(default_factory=list)
+    still_off: list[str] = field(default_factory=list)
+
+    def take(self, plans: Iterable[PublishPlan]) -> None:
+        """Take plans in the place of earlier ones of their partitions."""
+        self.plans.update((plan.partition, plan) for plan in plans)
 
 
 @dataclass(frozen=True)
@@ -72,7 +114,14 @@ class Publish:
     expiry: BrokerExpiry = field(  # what brokers forget: a snapshot may lack it
         default_factory=lambda: BrokerExpiry(int(time.time() * 1000), DEFAULT_PRODUCER_EXPIRATION_MS)
     )
+    talk: Callable[[str], None] = lambda _: None  # told what is done, and what takes a while
+    # ids of segments that this run has uploaded: it read them from the log, and compared them on their way
+    uploaded: frozenset[str] = frozenset()
     _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
+
+    @cached_property
+    def _paused(self) -> PausedTopics:
+        return PausedTopics(self.cluster, SavedConfigsStore(self.location.store), self.talk)
 
     def run(self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool) -> Published:
         """Plan finished segments by what `__remote_log_metadata` says now, and publish them.
@@ -85,25 +134,107 @@ class Publish:
 
         Raises:
             WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
+            MetadataTopicCompactedError: `__remote_log_metadata` takes no record without a key.
+            BrokerUnavailableError: a broker went away; the hint says if copying may still be off.
         """
-        segments = by_partition(finished)
-        records, doubts = 0, []
+        segments, done = by_partition(finished), _Done()
+        left = restore_left(
+            self.cluster, self._paused.records, {each.topic for each in segments}, self.talk, apply=apply
+        )
         others = [each for each in self._of_topics(segments) if each not in segments]
         with self.metadata_topic.read([*segments, *others]) as reader:
             cache = reader.read_to_end()
             copied: Segments = {each: [] for each in others if any(cache.in_state(each, _FINISHED))}
-            plans = {plan.partition: plan for plan in self._plan(reader, segments | copied)}
-            proof = self.prove() if any(plan.is_open for plan in plans.values()) else None
-            opened = [plan.partition for plan in plans.values() if apply and plan.is_open]
-            for topic, partitions in groupby(opened, key=lambda each: each.topic):
-                again = self._plan(reader, {each: segments[each] for each in partitions})
-                plans.update((plan.partition, plan) for plan in again)
-                written = publish_plans(self.metadata_topic, reader, again, self.broker_id)
-                records += written
-                doubt = self._doubt(topic) if written else None
-                doubts += [] if doubt is None else [doubt]
-        told = [plan for plan in plans.values() if plan.partition in segments or plan.errors]
-        return Published(told, records, doubts, proof)
+            planned = self._plan(reader, segments | copied, is_paused_later=True)
+            done.take(_refused(plan, left.refusals.get(plan.partition.topic)) for plan in planned)
+            done.take(self._refuse_unpausable(list(done.plans.values())))
+            proof = self._prove(done.plans.values())
+            opened = [plan.partition for plan in done.plans.values() if apply and plan.is_open]
+            if opened and self._paused.checked:
+                check_conditions(self.location.store)  # the saved configs rely on them
+            try:
+                for _, partitions in groupby(opened, key=lambda each: each.topic):
+                    self._publish_topic(reader, {each: segments[each] for each in partitions}, done)
+                self._see_copying_go_on(reader, done)
+                for saved in left.saved if apply else ():
+                    self._paused.forget_left(saved)
+            finally:
+                self._paused.release()
+        told = [plan for plan in done.plans.values() if plan.partition in segments or plan.errors]
+        return Published(told, done.records, done.doubts, proof, done.stuck_ahead, done.still_off)
+
+    def _prove(self, plans: Iterable[PublishPlan]) -> PlaceProof | None:
+        if not any(plan.is_open for plan in plans):
+            return None
+        self.metadata_topic.check_takes_records()
+        return self.prove()
+
+    def _refuse_unpausable(self, plans: Iterable[PublishPlan]) -> Iterator[PublishPlan]:
+        """Yield the open plans of topics that cannot be paused, each with the reason."""
+        opened = [plan for plan in plans if plan.is_open]
+        for topic, of_topic in groupby(opened, key=lambda plan: plan.partition.topic):
+            own = list(of_topic)
+            try:
+                settings = self.cluster.settings(topic)
+                if is_marked(settings) or not is_copying_off(settings):
+                    self._paused.check([plan.partition for plan in own])
+            except _NOT_PAUSED as why:
+                yield from (replace(plan, refusal=why) for plan in own)
+
+    def _publish_topic(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
+        topic = next(iter(wanted)).topic
+        try:
+            if is_copying_off(self.cluster.settings(topic)):
+                if self._write(reader, wanted, done):
+                    done.still_off.append(topic)
+                    doubt = self._doubt(topic)
+                    done.doubts += [] if doubt is None else [doubt]
+            else:
+                self._paused.while_paused(wanted, lambda: self._write_while_paused(reader, wanted, done))
+        except SettingsAsideError as aside:
+            done.doubts.append(aside)
+        except _NOT_PAUSED as why:
+            done.take(replace(done.plans[each], refusal=why) for each in wanted)
+
+    def _write(self, reader: MetadataReader, wanted: Segments, done: _Done) -> int:
+        plans = self._plan(reader, wanted)
+        done.take(plans)
+        written = publish_plans(self.metadata_topic, reader, plans, self.broker_id)
+        done.records += written
+        return written
+
+    def _write_while_paused(self, reader: MetadataReader, wanted: Segments, done: _Done) -> None:
+        self._write(reader, wanted, done)
+        self._watch_later(reader, wanted, done)
+
+    @staticmethod
+    def _watch_later(reader: MetadataReader, partitions: Iterable[TopicIdPartition], done: _Done) -> None:
+        cache = reader.read_to_end()
+        for each in partitions:
+            plan = done.plans[each]
+            if plan.refusal is None:
+                done.watched[each] = Watched(each, plan.next_offset, frozenset(cache.segments(each)))
+
+    def _see_copying_go_on(self, reader: MetadataReader, done: _Done) -> None:
+        """Watch the copy tasks of the topics that were paused; those that have not looked are paused again."""
+        topics = {each.topic for each in done.watched}
+        quiet = quiet_seconds(self.cluster, [done.plans[each].leader for each in done.watched])
+        for _ in range(_ROUNDS):
+            if not done.watched:
+                break
+            self.talk(f"waiting up to {quiet:.0f} s for copying to go on")
+            found = watch(reader, done.watched.values(), quiet)
+            done.stuck_ahead += [each for each, progress in found.items() if progress is CopyProgress.STUCK_AHEAD]
+            blind = sorted(each for each, progress in found.items() if progress is CopyProgress.FAILING)
+            done.watched.clear()
+            for _, partitions in groupby(blind, key=lambda each: each.topic):
+                again = list(partitions)
+                self._paused.while_paused(again, partial(self._watch_later, reader, again, done))
+        failing = {each.topic for each in done.watched}
+        if failing:
+            done.doubts.append(still_stuck(sorted(failing)))
+        for topic in topics - failing:
+            self._paused.forget(topic)
 
     def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
         ids = {(each.topic, each.topic_id) for each in segments}
@@ -111,15 +242,19 @@ class Publish:
         same = [topic for topic in topics if (topic.name, topic.topic_id) in ids]
         return [TopicIdPartition(topic.name, topic.topic_id, number) for topic in same for number in topic.leaders]
 
-    def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PublishPlan]:
+    def _plan(self, reader: MetadataReader, wanted: Segments, *, is_paused_later: bool = False) -> list[PublishPlan]:
         whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             cache = reader.read_to_end()
-            plans = plan_publication(
-                self.cluster, cache, lineage, wanted, complete_segments=whole, doubts=self._find_doubts
+            return plan_publication(
+                self.cluster,
+                cache,
+                lineage,
+                wanted,
+                stuck=wanted if is_paused_later else (),
+                complete_segments=whole,
+                doubts=self._find_doubts,
             )
-        unblocking = SavedConfigsStore(self.location.store)
-        return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
     def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
@@ -133,13 +268,13 @@ class Publish:
 
     def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
         """Read segments, each once in a run; return why some are wrong."""
-        unread = set(ids) - self._read.keys()
+        unread = set(ids) - self._read.keys() - self.uploaded
         local = self.local.of(partition)
         compare = None if local is None else local.compare
         self._read.update(
             dict.fromkeys(unread, "") | find_doubts(self.location, partition, unread, compare, self.expiry)
         )
-        return {each: self._read[each] for each in ids if self._read[each]}
+        return {each: self._read[each] for each in ids if self._read.get(each)}
 
     def _doubt(self, topic: str) -> TiersnapError | None:
         try:
@@ -157,14 +292,13 @@ class Publish:
         )
 
 
-def _refuse_beside(unblocking: SavedConfigsStore, plan: PublishPlan) -> PublishPlan:
-    """Refuse what unblock is at: it switches a topic's copying off for a moment only."""
-    partition = plan.partition
-    if not unblocking.has_saved(partition.topic, partition.topic_id or ""):
-        return plan
-    _log.debug("not published beside unblock: %s", partition)
-    refusal = UnblockHeldError(
-        f"tiersnap unblock has begun with {partition.topic} and has not ended: copying is off for a moment only",
-        hint="wait for it, or run tiersnap unblock --apply again if it was killed; then run the same command again",
+def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
+    return plan if refusal is None or not plan.is_open else replace(plan, refusal=refusal)
+
+
+def still_stuck(topics: Iterable[str]) -> StillStuckError:
+    """Return the error of copy tasks that have not looked however often they were paused."""
+    return StillStuckError(
+        f"{', '.join(topics)}: the copier goes on failing at what is published",
+        hint="restart the leader: its copier then goes on behind what was published",
     )
-    return replace(plan, refusal=refusal)

@@ -44,6 +44,8 @@ class PublishAction(StrEnum):
 
 TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
 """Of these segments brokers are told."""
+KNOWN_TO_BROKERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
+"""The offsets of these segments brokers know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,12 @@ class PublishPlan:
     def is_open(self) -> bool:
         """Return whether something is to be published, and may be."""
         return self.refusal is None and not self.is_done
+
+    @property
+    def next_offset(self) -> int:
+        """Return where remote storage ends once it is carried out; 0 if nothing is there."""
+        known = (each.metadata.end_offset + 1 for each in self.segments if each.action in TO_BE_TOLD | KNOWN_TO_BROKERS)
+        return max(known, default=0)
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
         """The records, in the order in which brokers must see them; `now` in ms."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishAction, PublishPlan
+from tiersnap.remote_storage.publish.publish_plan import KNOWN_TO_BROKERS, TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
@@ -17,7 +17,6 @@ from tiersnap.snapshot.gate.verdict import Verdict
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
-_DONE_BY_OTHERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
 _PROBLEMS = {
     End.STUCK_AHEAD: OtherProblem.STUCK_COPY_AHEAD,
     End.RESTART: OtherProblem.RESTART_NEEDED,
@@ -85,17 +84,17 @@ class Freeing:
     def take(self, plan: PublishPlan) -> None:
         """Note what is published, or would be, and where remote storage ends then."""
         self.publish = sum(map(plan.count, TO_BE_TOLD))
-        self.next_offset = self._end_of(plan, TO_BE_TOLD | _DONE_BY_OTHERS)
+        self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
         """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
-        self.publish, self.next_offset = 0, self._end_of(plan, _DONE_BY_OTHERS)
+        self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
         """Return whether the copy task may not have seen the remote segments: others published them, now or before."""
-        is_done = plan is not None and self._end_of(plan, _DONE_BY_OTHERS) > self.stuck.next_offset
+        is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:

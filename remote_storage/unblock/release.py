@@ -15,10 +15,11 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
+from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
+from tiersnap.remote_storage.publish.publish import still_stuck
 from tiersnap.remote_storage.publish.publish_plan import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.unblock.freeing import Freeing
@@ -106,10 +107,7 @@ class ReleaseTopics:
         finally:
             self.paused.release()
         if pending:
-            raise StillStuckError(
-                f"{', '.join(pending)}: the copier goes on failing at what is published",
-                hint="restart the leader: its copier then goes on behind what was published",
-            )
+            raise still_stuck(pending)
 
     def _pause(self, topic: str) -> None:
         def publish() -> None:

@@ -102,6 +102,7 @@ class ModelCluster(Cluster):
         self.bootstrap_server = "model:9092"
         self.properties = {"security.protocol": "SASL_SSL"}  # leaders cannot be asked for epochs: log directories are
         self.there: dict[str, ModelTopic] = {}
+        self.of_records = ModelTopic("")  # __remote_log_metadata
         self.log: dict[int, list[tuple[bytes, Sequence[Header]]]] = defaultdict(list)
         self.before_append: Callable[[MetadataRecord], object] = lambda _: None
         self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
@@ -222,6 +223,8 @@ class ModelCluster(Cluster):
         return ModelProducer(self, properties["on_delivery"])
 
     def _topic(self, name: str) -> ModelTopic:
+        if name == METADATA_TOPIC:
+            return self.of_records
         if name not in self.there:
             raise ClusterRefusedError(f"{name}: UNKNOWN_TOPIC_OR_PART", code="UNKNOWN_TOPIC_OR_PART")
         return self.there[name]

@@ -271,7 +271,7 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
 def test_what_is_no_such_record_is_named(content, tmp_path):
     store = DirectoryStore(tmp_path)
     store.put_if_absent(keys.unblock("a.b-c", TOPIC_ID), content)
-    with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
+    with pytest.raises(CorruptDataError, match=r"unblock\.json: not saved configs of a topic") as caught:
         SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert "kafka-configs --describe" in caught.value.hint
 

@@ -454,7 +454,7 @@ def test_a_record_of_unblock_that_says_too_little_is_left_and_named(store, tmp_p
     store.replace(key, b"{}")
     make_old(store)
     ((action, said),) = of_unblock(store, told)
-    assert (action, "not a record of tiersnap unblock" in said) == (Fate.LEAVE, True)
+    assert (action, "not saved configs of a topic" in said) == (Fate.LEAVE, True)
     assert store.head(key) is not None
 
 

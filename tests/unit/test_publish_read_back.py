@@ -21,8 +21,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+from tiersnap.remote_storage.own_objects import saved_configs
+from tiersnap.remote_storage.own_objects.process import Process
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
-from tiersnap.remote_storage.publish import write_records
+from tiersnap.remote_storage.publish import pause_copying, write_records
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -44,6 +46,7 @@ def of(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> Remote
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
     """One whose brokers know A and B of the first of two topics."""
     monkeypatch.setattr(write_records, "_PATIENCE_SECONDS", -1)
+    monkeypatch.setattr(pause_copying, "SETTLE_SECONDS", 0)
     made = ModelCluster()
     for partition in (PARTITION, LATER):
         made.create(partition, end=400, settings=ENDLESS)
@@ -131,20 +134,21 @@ def test_publish_goes_on_when_brokers_delete_what_it_told_of(cluster, publish):
     assert states(cluster, LATER)[-1] == (A.id.segment_id, FINISHED)
 
 
-def test_publish_writes_nothing_when_copying_is_enabled_after_its_plan(cluster, tmp_path):
+def test_publish_pauses_a_topic_whose_copying_is_enabled_after_its_plan(cluster, tmp_path):
     def prove() -> PlaceProof:
         cluster.change_settings(LATER.topic, {COPY_DISABLE: "false"})
         return PROOF
 
     done = publish_with(cluster, tmp_path, prove)()
-    assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]
-    assert states(cluster, LATER) == []
-    assert [plan.partition for plan in done.plans if plan.refusal is not None] == [LATER]
+    assert states(cluster, LATER) == [(A.id.segment_id, STARTED), (A.id.segment_id, FINISHED)]
+    assert (done.errors, done.records) == ([], 4)
+    assert cluster.there[LATER.topic].own == ENDLESS | {COPY_DISABLE: "false"}
 
 
-def test_publish_writes_nothing_of_a_topic_that_unblock_is_at(cluster, tmp_path, publish):
+def test_publish_writes_nothing_of_a_topic_that_another_run_is_at(cluster, tmp_path, publish, monkeypatch):
     saved = SavedConfigs.of(CLUSTER_ID, LATER.topic, LATER.topic_id or "", (0,), {COPY_DISABLE: None})
-    SavedConfigsStore(DirectoryStore(tmp_path)).put(saved)
+    SavedConfigsStore(DirectoryStore(tmp_path), process=Process("another-host", 7, "")).put(saved)
+    monkeypatch.setattr(saved_configs, "_OTHERS_SECONDS", 0)
     done = publish()
     assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]
     assert states(cluster, LATER) == []

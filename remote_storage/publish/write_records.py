@@ -1,0 +1,102 @@
+"""Write the records of a plan, and read them back: what brokers find then is never less than was planned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.publish.publish_plan import PublishPlan
+from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
+from tiersnap.snapshot.units import count_of
+
+_PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
+_POLL_SECONDS = 0.5
+
+
+def publish_plans(
+    metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PublishPlan], broker_id: int | None
+) -> int:
+    """Publish what is planned and not refused, and read it back; returns the number of records.
+
+    Args:
+        reader: has read the partitions to their ends when the plans were made.
+
+    Raises:
+        DeliveryFailedError: a record was not acknowledged, or is not there although it was.
+        LostCopyError: less is found than before, or than was planned.
+    """
+    now = int(time.time() * 1000)
+    records = [(plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)]
+    if not records:
+        return 0
+    expected = expected_after(reader.cache, records)
+    count = metadata_topic.publish(records)
+    check_read_back(reader, expected)
+    return count
+
+
+def expected_after(
+    cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
+) -> dict[TopicIdPartition, RemoteIndex]:
+    """Return what brokers are to find of each partition once they have these records."""
+    expected: dict[TopicIdPartition, RemoteIndex] = {}
+    for partition, record in records:
+        if partition not in expected:
+            expected[partition] = cache.index(partition).copy()
+        expected[partition].apply(record)
+    return expected
+
+
+def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
+    """Read the topic to its end and see that nothing is missing there.
+
+    Raises:
+        DeliveryFailedError: a record is not there although it was acknowledged.
+        LostCopyError: brokers find less than was planned, and have not begun to delete it.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while missing := _missing(reader.read_to_end(), expected):
+        if time.monotonic() > deadline:
+            raise DeliveryFailedError(
+                f"{METADATA_TOPIC}: {count_of(len(missing), 'segment')} of {missing[0].id.topic_id_partition} not "
+                f"there although all records were acknowledged, first {missing[0].id.segment_id}",
+                hint="run the same command again: it publishes what is not there yet",
+            )
+        time.sleep(_POLL_SECONDS)
+    for partition, index in expected.items():
+        _refuse_less(reader.cache, partition, index)
+
+
+def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
+    """Segments of the first such partition that are finished by our records, and neither so nor later in the topic."""
+    for partition, index in expected.items():
+        there = cache.segments(partition)
+        found = [
+            each
+            for each in index.finished()
+            if each.id.segment_id not in there or there[each.id.segment_id].state is SegmentState.COPY_SEGMENT_STARTED
+        ]
+        if found:
+            return found
+    return []
+
+
+def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:
+    finished = {each.id.segment_id for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)}
+
+    def rank(copy: RemoteLogSegmentMetadata | None) -> int:
+        return copy is not None and copy.id.segment_id in finished
+
+    for epoch, before in expected.epochs.items():
+        for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
+            raise LostCopyError(
+                f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
+                f"{METADATA_TOPIC} holds records of another writer beside ours; nothing more is published",
+                hint=KEEP_LOCAL,
+            )

@@ -1,0 +1,245 @@
+"""`publish` beside brokers that copy: a topic is paused while it is published, and never left paused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference import log_builder as lb
+from tests.reference.model_cluster import ENDLESS, ModelCluster
+from tests.reference.remote_segments import PARTITION, remote_segment
+from tests.reference.tiered import aiven
+from tiersnap.remote_storage.cluster import copy_progress
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.errors import (
+    ClusterRefusedError,
+    MetadataTopicCompactedError,
+    SettingsAsideError,
+    StillStuckError,
+)
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
+from tiersnap.remote_storage.publish import pause_copying
+from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.publish.publish import Publish, Published
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.gate.exit_code import OtherProblem
+
+pytestmark = pytest.mark.unit
+
+STARTED, FINISHED, _, _ = SegmentState
+LATER = TopicIdPartition("payments", PARTITION.topic_id, 0)
+PROOF = PlaceProof(EvidenceKind.UNPROVEN, "for a test")
+A, B = (remote_segment(start, start + 99, [(0, start)]) for start in (0, 100))
+OWN = {RETENTION_MS: "86400000", "local.retention.ms": "1000"}
+
+
+class Killed(BaseException):
+    """The process has ended; no handler of it does anything any more."""
+
+
+def of_later(segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    return replace(segment, id=replace(segment.id, topic=LATER.topic, partition=0))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
+    """Two topics whose segments brokers do not know; brokers copy both."""
+    monkeypatch.setattr(pause_copying, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(copy_progress, "_MARGIN_SECONDS", 0)
+    monkeypatch.setattr(copy_progress, "_POLL_SECONDS", 0.001)
+    made = ModelCluster()
+    made.of_brokers = {"remote.log.manager.task.interval.ms": "1"}
+    for partition in (PARTITION, LATER):
+        made.create(partition, end=400, settings=OWN)
+    return made
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Callable[..., Published]:
+    """Publish A and B of both topics."""
+    for each in (PARTITION, LATER):
+        lb.write_partition(tmp_path / "disk", each.topic, each.partition, {0: [lb.data_batch(0, 400, 7, 0, 0)]})
+    location, log_dirs = aiven(DirectoryStore(tmp_path)), (str(tmp_path / "disk"),)
+    uploaded = frozenset(each.id.segment_id for each in (A, B))
+
+    def run(cluster: ModelCluster, *, apply: bool = True) -> Published:
+        job = Publish(cluster, MetadataTopic.of(cluster), location, lambda: PROOF, log_dirs, uploaded=uploaded)
+        return job.run([A, B, of_later(A), of_later(B)], apply=apply)
+
+    return run
+
+
+def finished(cluster: ModelCluster, partition: TopicIdPartition) -> list[str]:
+    records = cluster.records(partition)
+    return [each.id.segment_id for each in records if isinstance(each, SegmentUpdate) and each.state is FINISHED]
+
+
+def own(cluster: ModelCluster) -> list[dict[str, str]]:
+    return [cluster.there[each.topic].own for each in (PARTITION, LATER)]
+
+
+def is_saved(tmp_path: Path) -> list[bool]:
+    store = SavedConfigsStore(DirectoryStore(tmp_path))
+    return [store.has_saved(each.topic, each.topic_id or "") for each in (PARTITION, LATER)]
+
+
+def of_both(segments: tuple[RemoteLogSegmentMetadata, ...] = (A, B)) -> list[list[str]]:
+    return [[each.id.segment_id for each in segments]] * 2
+
+
+def test_each_topic_is_paused_alone_while_its_records_are_written_and_has_its_configs_again(cluster, publish, tmp_path):
+    seen: list[tuple[str, str | None, list[bool]]] = []
+
+    def look(record: SegmentRecord | SegmentUpdate) -> None:
+        of = record.metadata if isinstance(record, SegmentRecord) else record
+        paused = [each.topic for each in (PARTITION, LATER) if cluster.there[each.topic].own.get(COPY_DISABLE)]
+        seen.append((of.id.topic, cluster.there[of.id.topic].own[RETENTION_MS], is_saved(tmp_path)))
+        assert paused == [of.id.topic]
+
+    cluster.before_append = look
+    done = publish(cluster)
+
+    assert (done.errors, done.records, list(done.problems())) == ([], 8, [])
+    assert [(topic, retention) for topic, retention, _ in seen] == [
+        (each.topic, MARK) for each in (PARTITION, LATER) for _ in range(4)
+    ]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both()
+    assert own(cluster) == [OWN, OWN]
+    assert is_saved(tmp_path) == [False, False]
+
+
+def test_a_plan_changes_nothing_and_a_topic_with_nothing_to_publish_is_not_paused(cluster, publish):
+    changed: list[str] = []
+
+    def note(topic: str, values: Any, *, validate_only: bool = False) -> None:
+        if not validate_only:
+            changed.append(topic)
+        ModelCluster.change_settings(cluster, topic, values, validate_only=validate_only)
+
+    cluster.change_settings = note  # type: ignore[method-assign]
+    assert [plan.is_open for plan in publish(cluster, apply=False).plans] == [True, True]
+    assert changed == []
+    publish(cluster)
+    assert {*changed} == {PARTITION.topic, LATER.topic}
+    changed.clear()
+    assert publish(cluster).records == 0
+    assert changed == []
+
+
+def test_a_topic_that_somebody_else_has_paused_stays_paused(cluster, publish):
+    cluster.there[LATER.topic].own = dict(ENDLESS)
+    assert publish(cluster).errors == []
+    assert own(cluster) == [OWN, ENDLESS]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both()
+
+
+def test_a_topic_whose_configs_may_not_be_changed_is_refused_and_the_other_is_published(cluster, publish):
+    def refuse(topic: str, values: Any, *, validate_only: bool = False) -> None:
+        if topic == PARTITION.topic:
+            raise ClusterRefusedError(f"{topic}: TOPIC_AUTHORIZATION_FAILED", code="TOPIC_AUTHORIZATION_FAILED")
+        ModelCluster.change_settings(cluster, topic, values, validate_only=validate_only)
+
+    cluster.change_settings = refuse  # type: ignore[method-assign]
+    done = publish(cluster)
+    assert [type(plan.refusal) for plan in done.plans] == [ClusterRefusedError, type(None)]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], of_both()[1]]
+    assert own(cluster) == [OWN, OWN]
+
+
+def test_a_compacted_topic_of_records_is_refused_before_any_topic_is_paused(cluster, publish):
+    cluster.of_records.own["cleanup.policy"] = "compact"
+    with pytest.raises(MetadataTopicCompactedError, match=METADATA_TOPIC):
+        publish(cluster)
+    assert own(cluster) == [OWN, OWN]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], []]
+
+
+def kills(cluster: ModelCluster, number: int) -> ModelCluster:
+    """A client that is dead from its request `number` on."""
+    count = 0
+
+    def request(_: str, action: Callable[[], Any]) -> Any:
+        nonlocal count
+        count += 1
+        if count > number:
+            raise Killed
+        return action()
+
+    return cluster.view(request)
+
+
+def test_a_run_that_is_killed_at_any_request_is_finished_by_the_next(publish, tmp_path, monkeypatch):
+    """Both topics have their configs again, and each segment is published once."""
+    monkeypatch.setattr(pause_copying, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(copy_progress, "_MARGIN_SECONDS", 0)
+    monkeypatch.setattr(copy_progress, "_POLL_SECONDS", 0.001)
+    left_paused = kill_count = 0
+    for number in range(200):
+        cluster = ModelCluster()
+        cluster.of_brokers = {"remote.log.manager.task.interval.ms": "1"}
+        for partition in (PARTITION, LATER):
+            cluster.create(partition, end=400, settings=OWN)
+        try:
+            publish(kills(cluster, number))
+        except Killed:
+            kill_count += 1
+        else:
+            break
+        left_paused += any(COPY_DISABLE in each for each in own(cluster))
+        done = publish(cluster)
+        assert done.errors == [], number
+        assert own(cluster) == [OWN, OWN], number
+        assert is_saved(tmp_path) == [False, False], number
+        assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both(), number
+    assert kill_count > 40
+    assert left_paused > 10
+
+
+def test_a_topic_is_refused_if_its_saved_configs_are_gone(cluster, publish):
+    cluster.there[PARTITION.topic].own = {COPY_DISABLE: "true", RETENTION_MS: MARK}
+    done = publish(cluster)
+    assert [type(plan.refusal) for plan in done.plans] == [SettingsAsideError, type(None)]
+    assert finished(cluster, PARTITION) == []
+
+
+@pytest.mark.parametrize(("rounds", "error"), [(1, None), (9, StillStuckError)])
+def test_a_copy_task_that_has_not_looked_is_paused_again(cluster, publish, rounds, error):
+    """It begins what is published, so many times."""
+    left = rounds
+
+    def request(name: str, action: Callable[[], Any]) -> Any:
+        nonlocal left
+        found = action()
+        is_resumed = cluster.there[PARTITION.topic].own == OWN and len(finished(cluster, PARTITION)) == 2
+        if name == "ends of a topic" and is_resumed and left and finished(cluster, LATER):
+            left -= 1
+            again = remote_segment(0, 99, [(0, 0)])
+            cluster.append(SegmentRecord(replace(again, state=STARTED)))
+        return found
+
+    done = publish(cluster.view(request))
+    assert [type(each) for each in done.errors] == ([] if error is None else [error])
+    assert own(cluster) == [OWN, OWN]
+
+
+def test_a_copy_task_that_fails_behind_what_is_published_is_a_problem(cluster, publish):
+    def request(name: str, action: Callable[[], Any]) -> Any:
+        found = action()
+        if name == "ends of a topic" and finished(cluster, LATER) and own(cluster) == [OWN, OWN]:
+            for _ in range(2):
+                cluster.append(SegmentRecord(replace(remote_segment(200, 299, [(0, 200)]), state=STARTED)))
+        return found
+
+    done = publish(cluster.view(request))
+    assert (done.errors, list(done.problems())) == ([], [OtherProblem.STUCK_COPY_AHEAD])
