@@ -217,10 +217,8 @@ def publish(
         errors=done.errors,
     )
     tell_place(output, done.proof)
-    for doubt in done.doubts:
-        output.warn(doubt.message, f"  {doubt.hint}")
-    output.warn(*_refusals(done.plans))
-    output.talk(*_next_steps(done, apply=apply))
+    output.warn(*refusals_of(done))
+    output.talk(*_says(done, apply=apply))
     return exit_code_of(done.problems())
 
 
@@ -245,26 +243,33 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
     )
 
 
-def _refusals(plans: Sequence[PublishPlan]) -> Iterator[str]:
+def refusals_of(done: Published) -> Iterator[str]:
+    """Yield why partitions are refused, segments lost or held back, and topics in doubt, each with its hint."""
     from tiersnap.remote_storage.errors import LostCopyError
 
-    for plan in plans:
+    for doubt in done.doubts:
+        yield from (doubt.message, f"  {doubt.hint}")
+    for plan in done.plans:
         for error in plan.errors:
             kind = "lost" if isinstance(error, LostCopyError) else "held back"
             yield f"{'refused' if error is plan.refusal else kind}: {error.message}"
             yield f"  {error.hint}"
 
 
-def _next_steps(done: Published, *, apply: bool) -> Iterator[str]:
+def next_steps_of(done: Published) -> Iterator[str]:
+    """Yield what comes next where copying is still disabled, or fails behind what was published."""
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 
-    topics = sorted({plan.partition.topic for plan in done.plans if plan.is_open})
-    if not topics:
-        yield "nothing else to publish" if done.errors else "nothing to publish"
-    elif not apply:
-        yield f"nothing was published; next: {again('--apply')}"
     for topic in done.still_off:
         yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
         yield f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false"
     for partition in done.stuck_ahead:
         yield f"{partition}: copying goes on behind what was published, and fails there; next: tiersnap unblock"
+
+
+def _says(done: Published, *, apply: bool) -> Iterator[str]:
+    if not any(plan.is_open for plan in done.plans):
+        yield "nothing else to publish" if done.errors else "nothing to publish"
+    elif not apply:
+        yield f"nothing was published; next: {again('--apply')}"
+    yield from next_steps_of(done)

@@ -16,6 +16,7 @@ from tiersnap.jobs.next_command import again, host_commands
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.publishing import PublishRequest, publishing_options, tell_published
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
@@ -36,6 +37,8 @@ from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.publish.publish import Published
+    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -143,6 +146,7 @@ class TierSummary:
     segments_tiered: int
     bytes_tiered: int
     leftovers_removed: Leftovers
+    segments_published: int
     encryption: Annotated[
         dict[str, int] | UnsetType,
         Meta(
@@ -158,6 +162,7 @@ class TierSummary:
 @host_options(opt.layout_option)
 @opt.log_start_option
 @opt.tiering_cluster_options
+@publishing_options
 @opt.every_boundary_option
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @remote_checks_option
@@ -168,6 +173,7 @@ def tier(
     request: HostRequest,
     log_starts: opt.LogStarts,
     told_by: opt.ToldBy,
+    publishing: PublishRequest,
     every_boundary: bool,
     report: Path | None,
     checks_file: Path | None,
@@ -182,7 +188,12 @@ def tier(
 
     LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
-    segment. Brokers see the segments once `tiersnap publish` has told them.
+    segment.
+
+    With --bootstrap-server it ends as tiersnap publish does: the location is proven, copying of each topic with
+    uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
+    the segments, and local retention deletes their files. Without a cluster segments stay uploaded, and tiersnap
+    publish tells brokers of them.
 
     If a running broker holds LOGDIR and its configuration names another bucket, prefix, directory or layout than
     --remote, nothing is written and the exit code is 4.
@@ -191,6 +202,7 @@ def tier(
     from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
+    from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_start import with_stated
@@ -202,6 +214,10 @@ def tier(
     host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
     beside_brokers(log_dirs, location).refuse_contradiction()
+    chosen = (told_by.cluster, request.store, request.layout or "", log_dirs, selection, request.broker_expiry)
+    teller = publishing.teller(*chosen, output, apply=request.apply)
+    if teller is not None:
+        teller.refuse_contradiction()
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
@@ -209,9 +225,11 @@ def tier(
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
+    published = Published(()) if teller is None else _publish(teller, done)
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
-    info = replace(info, source=", ".join(log_dirs), **vars(done.counts))
-    code = exit_code_of(done.problems(host.options, apply=host.apply))
+    counts = replace(done.counts, segments_published=published.told if host.apply else 0)
+    info = replace(info, source=", ".join(log_dirs), **vars(counts))
+    code = exit_code_of((*done.problems(host.options, apply=host.apply), *published.problems()))
     if report is not None or sinks.is_any:
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
@@ -222,8 +240,10 @@ def tier(
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report)
     rows = map(_row, done.partitions)
-    output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=done.errors)
+    errors = [*done.errors, *published.errors]
+    output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
     tell_failures(output, done.errors)
+    tell_published(output, published, apply=host.apply)
     tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
@@ -232,6 +252,15 @@ def tier(
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
+
+
+def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
+    from tiersnap.remote_storage.inventory.remote_log import name_of
+
+    waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
+    # Copies of other attempts that were finished without a byte were not read.
+    uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
+    return teller.run(waiting, {each.partition.topic for each in done.partitions}, uploaded)
 
 
 def _row(each: HostPartition) -> TieredPartition:
@@ -252,6 +281,7 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
         snapshots_mended=info.snapshots_mended,
         segments_tiered=info.segments_tiered,
         bytes_tiered=info.bytes_tiered,
+        segments_published=info.segments_published,
         leftovers_removed=leftovers,
         encryption=dict(done.encryption) or UNSET,
         report=UNSET if report is None else str(report / "index.html"),

@@ -99,8 +99,8 @@ def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None
             f"{saved.topic}: saved configs in remote storage say that tiersnap overrode {', '.join(doubtful)}, "
             f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
             hint=f"if it is so: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; if the topic is to "
-            f"stay as it is: delete the saved configs, claims/{saved.topic}-{saved.topic_id}/unblock.json; then run the "
-            "same command again",
+            f"stay as it is: delete claims/{saved.topic}-{saved.topic_id}/unblock.json, the saved configs; then run "
+            "the same command again",
             aside=doubtful,
         )
 

@@ -123,7 +123,7 @@ class PausedTopics:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What killed runs left: the saved configs that are restored, and why others cannot be, by topic."""
+    """The topics that killed runs left paused: saved configs that are restored, and why others cannot be, by topic."""
 
     saved: tuple[SavedConfigs, ...] = ()
     refusals: Mapping[str, TiersnapError] = field(default_factory=dict)

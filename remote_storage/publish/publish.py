@@ -40,7 +40,7 @@ from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.publish_plan import PublishAction, PublishPlan, by_partition
+from tiersnap.remote_storage.publish.publish_plan import TO_BE_TOLD, PublishPlan, by_partition
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -77,10 +77,11 @@ class Published:
         yield from self.errors
         yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
 
-    def count(self, *actions: PublishAction) -> int:
-        """Return the segments of these actions in partitions that are not refused."""
-        plans = [plan for plan in self.plans if plan.refusal is None]
-        return sum(plan.count(action) for plan in plans for action in actions)
+    @property
+    def told(self) -> int:
+        """Return the segments that brokers were told of, or would be."""
+        plans = [plan for plan in self.plans if plan.is_open]
+        return sum(plan.count(action) for plan in plans for action in TO_BE_TOLD)
 
 
 @dataclass
@@ -123,14 +124,17 @@ class Publish:
     def _paused(self) -> PausedTopics:
         return PausedTopics(self.cluster, SavedConfigsStore(self.location.store), self.talk)
 
-    def run(self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool) -> Published:
+    def run(
+        self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool, topics: Collection[str] = ()
+    ) -> Published:
         """Plan finished segments by what `__remote_log_metadata` says now, and publish them.
 
         Planning a fleet takes minutes, so each topic is planned once more right before its records are written. Copies
         that brokers know and that are lost are looked for in all partitions of the topics.
 
         Args:
-            finished: at least one.
+            finished: segments in remote storage.
+            topics: names of more topics whose configs are put back if a killed run left them paused.
 
         Raises:
             WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
@@ -138,9 +142,8 @@ class Publish:
             BrokerUnavailableError: a broker went away; the hint says if copying may still be off.
         """
         segments, done = by_partition(finished), _Done()
-        left = restore_left(
-            self.cluster, self._paused.records, {each.topic for each in segments}, self.talk, apply=apply
-        )
+        asked = {each.topic for each in segments}.union(topics)
+        left = restore_left(self.cluster, self._paused.records, asked, self.talk, apply=apply)
         others = [each for each in self._of_topics(segments) if each not in segments]
         with self.metadata_topic.read([*segments, *others]) as reader:
             cache = reader.read_to_end()
@@ -160,6 +163,8 @@ class Publish:
                     self._paused.forget_left(saved)
             finally:
                 self._paused.release()
+        unrestored = [each for name, each in left.refusals.items() if name not in {at.topic for at in segments}]
+        done.doubts += unrestored
         told = [plan for plan in done.plans.values() if plan.partition in segments or plan.errors]
         return Published(told, done.records, done.doubts, proof, done.stuck_ahead, done.still_off)
 

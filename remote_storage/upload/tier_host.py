@@ -65,6 +65,11 @@ class HostPartition:
         return [each.readiness for each in self.segments]
 
     @property
+    def awaits_records(self) -> bool:
+        """Return whether a segment was uploaded of which brokers may not know."""
+        return self.partition.topic_id is not None and any(event.is_finished for event in self.events)
+
+    @property
     def verdicts(self) -> Counter[Verdict]:
         """Segments by verdict."""
         return Counter(each.readiness.verdict for each in self.segments)

@@ -30,6 +30,7 @@ class RunCounts:
         bytes_decoded: of segment files that were read.
         snapshots_mended: of those written, how many took the place of a damaged object.
         bytes_tiered: of segment files, without their indexes.
+        segments_published: of which brokers were told.
         delta_commits: to all tables.
     """
 
@@ -39,6 +40,7 @@ class RunCounts:
     snapshots_mended: Size = 0
     segments_tiered: Size = 0
     bytes_tiered: Size = 0
+    segments_published: Size = 0
     delta_commits: Size = 0
 
 

@@ -59,6 +59,7 @@ RUNS = _schema(
     ("snapshots_written", _LONG),
     ("segments_tiered", _LONG),
     ("bytes_tiered", _LONG),
+    ("segments_published", _LONG),
     ("errors", _LONG),
 )
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.broker.harness.broker import Broker
-from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.damage import drop_snapshot, segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.raw_protocol import Connection, produce
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import metadata_values, states
-from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
+from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, NO_SNAPSHOT, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, delete_records, log_start
+from tests.broker.harness.unblocking import make_stick, own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
@@ -117,3 +120,39 @@ def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path
         assert tier.complete_bases(TOPIC) == (2,)
         assert log_start(broker, TOPIC) == 2
         assert read_all(broker, TOPIC, start=2) == [record for record in records if record.offset >= 2]
+
+
+@pytest.mark.parametrize("is_one_command", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
+    is_one_command, copy_of, current_disks, tmp_path, capsys
+):
+    disks = copy_of(current_disks)
+    folder = disks.partition(TOPIC)
+    bases = segment_bases(folder)
+    drop_snapshot(folder, bases[5])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+        make_stick(broker, {"retention.ms": "604800000"})
+        before, records = own_settings(broker), read_all(broker, TOPIC)
+        tier_it = ["--output", "json", "tier", str(disks.log_dir), *publish_options(broker)]
+        assert tiersnap(tier_it) == 0
+        assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 4, "brokers know only what they copied"
+        capsys.readouterr()
+        assert tiersnap([*tier_it, *([] if is_one_command else ["--no-publish"]), "--apply"]) == 0
+        told = json.loads(capsys.readouterr().out)["result"]["segments_published"]
+        assert tier.complete_bases(TOPIC) == tuple(bases[:10])
+        if not is_one_command:
+            assert (told, states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (0, 4)
+            assert tiersnap(["-q", "publish", *publish_options(broker)]) == 0
+            assert (own_settings(broker), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (before, 4)
+            assert tiersnap(["-q", "publish", *publish_options(broker), "--apply"]) == 0
+        else:
+            assert told == 6
+        assert (own_settings(broker), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (before, 10)
+
+        failures = broker.log.count(NO_SNAPSHOT)
+        alter_topic(broker, TOPIC, {"local.retention.bytes": "1"})
+        wait_until(lambda: segment_bases(folder)[0] > bases[9], "local segments are deleted", seconds=60)
+        write_segments(broker, TOPIC, 3, name="later-")
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) > 10, "the copier goes on", seconds=30)
+        assert (broker.log.count(NO_SNAPSHOT), read_all(broker, TOPIC)[: len(records)]) == (failures, records)

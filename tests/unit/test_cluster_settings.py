@@ -124,7 +124,7 @@ def test_a_topic_that_says_it_or_has_everything_again_is_in_no_doubt():
 @pytest.mark.parametrize("copying", ["true", "false"])
 def test_a_topic_that_says_it_while_no_record_is_there_is_refused(copying):
     """Its mark would be recorded as what it had, and put "back"."""
-    with pytest.raises(SettingsAsideError, match="its record of what they were is gone") as caught:
+    with pytest.raises(SettingsAsideError, match="the saved configs in remote storage are gone") as caught:
         check_copying_was_not_switched_off("a.b-c", {**ASIDE_NOW, COPYING: setting(copying)}, {})
     assert "kafka-configs --alter --topic a.b-c" in caught.value.hint
 
@@ -209,7 +209,7 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
         SavedConfigsStore(DirectoryStore(tmp_path)),
     )
     first.put(BEGUN)
-    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap unblock is at a\.b-c"):
+    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap is at a\.b-c"):
         second.put(structs.replace(BEGUN, partitions=(1,)))
     with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
         second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)

@@ -1,0 +1,85 @@
+"""Options of `tier` and `run` that decide whether they publish, and their sentences about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiersnap.jobs import options as opt
+from tiersnap.jobs.commands.publish import ProofRequest, next_steps_of, proof_options, refusals_of
+from tiersnap.jobs.option_types import once
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.sentences import tell_place
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.publish.publish import Published
+    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """Whether a command that uploads publishes, and how the remote location is proven."""
+
+    proof: ProofRequest
+    no_publish: bool = False
+
+    def teller(
+        self,
+        cluster: opt.Cluster | None,
+        store: ObjectStore,
+        layout: str,
+        log_dirs: Sequence[str],
+        selection: Selection,
+        expiry: BrokerExpiry,
+        output: Output,
+        *,
+        apply: bool,
+    ) -> TellBrokers | None:
+        """Return what publishes; None without a cluster, or one without tiered storage.
+
+        Raises:
+            WrongPlaceError: brokers read another layout.
+            TransientError: brokers do not answer.
+        """
+        if cluster is None or self.no_publish:
+            return None
+        from tiersnap.remote_storage.errors import MetadataTopicAbsentError
+        from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+
+        try:
+            place = self.proof.prover(cluster, store, output.talk, log_dirs, apply=apply)
+        except MetadataTopicAbsentError as absent:
+            output.warn(f"nothing is published: {absent.message}", f"  {absent.hint}")
+            return None
+        return TellBrokers(place, place.location(layout), tuple(log_dirs), selection, expiry)
+
+
+# Given to the command as `publishing: PublishRequest`.
+publishing_options = opt.as_one(
+    "publishing",
+    PublishRequest,
+    proof_options,
+    once("--no-publish", is_flag=True, help="Stop after the upload: brokers are not told of the segments."),
+)
+
+
+def tell_published(output: Output, done: Published, *, apply: bool) -> None:
+    """Say what was published, why the rest was not, and what comes next."""
+    tell_place(output, done.proof)
+    output.warn(*refusals_of(done))
+    output.talk(*_lines(done, apply=apply))
+
+
+def _lines(done: Published, *, apply: bool) -> Iterator[str]:
+    count, topics = done.told, {plan.partition.topic for plan in done.plans if plan.is_open}
+    if count and apply:
+        yield f"published {count_of(count, 'segment')}: brokers read them, and local retention deletes their files"
+    elif count:
+        paused = f"copying of {count_of(len(topics), 'topic')} is paused for about three seconds each"
+        yield f"--apply also publishes {count_of(count, 'uploaded segment')}; {paused}"
+    yield from next_steps_of(done)

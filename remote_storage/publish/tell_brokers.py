@@ -1,0 +1,94 @@
+"""Tell brokers of what a run has uploaded, at its end: `tier` and `run` publish by this module."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tiersnap.remote_storage.check.local_log import logs_of_replicas
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak
+from tiersnap.remote_storage.cluster.topic_checks import is_marked
+from tiersnap.remote_storage.errors import ClusterRefusedError
+from tiersnap.remote_storage.inventory.finished import finished_of
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.publish.prove_location import ProvePlace
+from tiersnap.remote_storage.publish.publish import Publish, Published
+from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+
+
+@dataclass(frozen=True)
+class TellBrokers:
+    """Publishes uploaded segments to the cluster of some log directories."""
+
+    place: ProvePlace  # proves that brokers read `location`; knows whether to apply
+    location: RemoteLocation  # remote storage, as brokers use it
+    log_dirs: Sequence[str]  # of leaders: their logs are compared with what is published
+    selection: Selection  # of the partitions in `log_dirs`
+    expiry: BrokerExpiry  # what brokers forget: a snapshot may lack it
+
+    def refuse_contradiction(self) -> None:
+        """Refuse a location that brokers do not read, before anything is uploaded there.
+
+        Raises:
+            WrongPlaceError: it is contradicted.
+            TransientError: brokers or the store do not answer.
+        """
+        self.place.verdict(self.location).refuse_contradiction()
+
+    def run(
+        self, partitions: Iterable[TopicIdPartition], topics: Iterable[str], uploaded: Collection[str]
+    ) -> Published:
+        """Publish what is finished of some partitions; without `apply` of `place` plan it.
+
+        What fails as a whole is among the doubts: the segments stay uploaded, and the next run publishes them.
+
+        Args:
+            partitions: those with segments that brokers may not know.
+            topics: names of all topics of the log directories: those that a killed run left paused are resumed.
+            uploaded: ids of segments that this run has uploaded; all others are read whole and compared first.
+        """
+        try:
+            return self._run(partitions, topics, uploaded)
+        except TiersnapError as error:
+            return Published((), doubts=(error,))
+
+    def _run(
+        self, partitions: Iterable[TopicIdPartition], topics: Iterable[str], uploaded: Collection[str]
+    ) -> Published:
+        cluster, wanted = self.place.cluster, sorted(set(partitions))
+        finished = [each for partition in wanted for each in finished_of(self.location, partition)]
+        paused = paused_topics(cluster, topics)
+        if not finished and not paused:
+            return Published(())
+        is_unread = any(each.id.segment_id not in uploaded for each in finished)
+        job = Publish(
+            cluster,
+            self.place.metadata_topic,
+            self.location,
+            partial(self.place.prove, self.location),
+            () if can_speak(cluster.properties) else tuple(self.log_dirs),
+            local=logs_of_replicas(self.location, self.log_dirs if is_unread else (), self.selection, self.expiry),
+            expiry=self.expiry,
+            talk=self.place.talk,
+            uploaded=frozenset(uploaded),
+        )
+        return job.run(finished, apply=self.place.apply, topics=paused)
+
+
+def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
+    """Return the topics whose configs say that tiersnap paused copying, by name; one request per topic."""
+
+    def is_paused(topic: str) -> bool:
+        try:
+            return is_marked(cluster.settings(topic))
+        except ClusterRefusedError:  # no right to describe it, so none to pause it either
+            return False
+
+    names = sorted(cluster.topics(topics))
+    return [name for name, paused in zip(names, in_parallel(is_paused, names), strict=True) if paused]
