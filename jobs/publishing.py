@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.commands.publish import ProofRequest, next_steps_of, proof_options, refusals_of
+from tiersnap.jobs.commands.publish import ProofRequest, Talk, next_steps_of, proof_options
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import tell_place
@@ -36,7 +36,7 @@ class PublishRequest:
         log_dirs: Sequence[str],
         selection: Selection,
         expiry: BrokerExpiry,
-        output: Output,
+        talk: Talk,
         *,
         apply: bool,
     ) -> TellBrokers | None:
@@ -52,9 +52,9 @@ class PublishRequest:
         from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 
         try:
-            place = self.proof.prover(cluster, store, output.talk, log_dirs, apply=apply)
+            place = self.proof.prover(cluster, store, talk, log_dirs, apply=apply)
         except MetadataTopicAbsentError as absent:
-            output.warn(f"nothing is published: {absent.message}", f"  {absent.hint}")
+            talk(f"nothing is published: {absent.message}: {absent.hint}")
             return None
         return TellBrokers(place, place.location(layout), tuple(log_dirs), selection, expiry)
 
@@ -71,7 +71,6 @@ publishing_options = opt.as_one(
 def tell_published(output: Output, done: Published, *, apply: bool) -> None:
     """Say what was published, why the rest was not, and what comes next."""
     tell_place(output, done.proof)
-    output.warn(*refusals_of(done))
     output.talk(*_lines(done, apply=apply))
 
 

@@ -15,6 +15,7 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.next_command import kept_options
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.publishing import PublishRequest, publishing_options, tell_published
 from tiersnap.jobs.sentences import (
     NOTHING_TO_TIER,
     ByName,
@@ -36,6 +37,8 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.outcome import RunOutcome
     from tiersnap.jobs.pipeline.settings import RunSettings
+    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _WORDS = "tiersnap.words"
 
@@ -186,6 +189,7 @@ run_options = opt.as_one(
 @opt.cluster_options(
     "A broker of the cluster: it says whose copy task works, and without --leader which replica of a partition leads."
 )
+@publishing_options
 @opt.spark_options
 @metrics_options
 @click.option(
@@ -206,6 +210,7 @@ def run(
     output: Output,
     settings: RunSettings,
     cluster: opt.Cluster | None,
+    publishing: PublishRequest,
     spark: opt.SparkRequest,
     sinks: Sinks,
     openlineage: str | None,
@@ -221,6 +226,11 @@ def run(
 
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
+
+    With --bootstrap-server it ends as tiersnap publish does: the location is proven, copying of each topic with
+    uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
+    the segments, and local retention deletes their files. Without a cluster segments stay uploaded, and tiersnap
+    publish tells brokers of them.
 
     If a running broker of this host holds a --source and its configuration names another bucket, prefix, directory or
     layout than --remote, nothing is written and the exit code is 4.
@@ -238,13 +248,33 @@ def run(
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
-        outcome = run_pipeline(spark.session, settings, cluster=cluster, talk=output.talk)
+        outcome = run_pipeline(
+            spark.session,
+            settings,
+            cluster=cluster,
+            publishes=lambda store: _teller(publishing, cluster, store, settings, output),
+            talk=output.talk,
+        )
         code = exit_code_of(outcome.problems(settings))
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:
         write_report_and_metrics(made, code, report, sinks, errors=outcome.error_count, seconds=outcome.seconds)
     show(output, outcome, settings, report, is_fine=not code)
     return code
+
+
+def _teller(
+    publishing: PublishRequest,
+    cluster: opt.Cluster | None,
+    store: ObjectStore,
+    settings: RunSettings,
+    output: Output,
+) -> TellBrokers | None:
+    from tiersnap.snapshot.log.selection import Selection
+
+    expiry = settings.replay.broker_expiry(settings.now)
+    chosen = store, settings.layout, settings.sources, Selection(settings.topics), expiry
+    return publishing.teller(cluster, *chosen, output.talk, apply=settings.apply)
 
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
@@ -268,6 +298,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     rows = [VerdictCount(verdict, verdicts[verdict]) for verdict in Verdict if verdicts.get(verdict)]
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
     _tell_troubles(output, outcome, settings.remote)
+    tell_published(output, outcome.published, apply=settings.apply)
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":

@@ -215,7 +215,7 @@ def tier(
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
     beside_brokers(log_dirs, location).refuse_contradiction()
     chosen = (told_by.cluster, request.store, request.layout or "", log_dirs, selection, request.broker_expiry)
-    teller = publishing.teller(*chosen, output, apply=request.apply)
+    teller = publishing.teller(*chosen, output.talk, apply=request.apply)
     if teller is not None:
         teller.refuse_contradiction()
     refuse_twice(opened)
@@ -242,7 +242,7 @@ def tier(
     rows = map(_row, done.partitions)
     errors = [*done.errors, *published.errors]
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
-    tell_failures(output, done.errors)
+    tell_failures(output, errors)
     tell_published(output, published, apply=host.apply)
     tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)

@@ -16,6 +16,7 @@ from tiersnap.jobs.pipeline.before_spark import unled_error
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     FAILURES,
@@ -182,6 +183,15 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "base_offset").limit(MOST_TOLD)
         outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
+
+
+def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> None:
+    """Add what brokers were told of, or would be, and why not."""
+    outcome.published = done
+    if apply:
+        outcome.counts = replace(outcome.counts, segments_published=done.told)
+    outcome.errors += done.errors[: max(0, MOST_TOLD - len(outcome.errors))]
+    outcome.error_codes.update(each.exit_code for each in done.errors)
 
 
 def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.verdict import Verdict, cleared_by_apply, problems_of
@@ -39,6 +40,7 @@ class RunOutcome:
     # READY segments of collected sources, by the log directory from which alone they can be tiered
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    published: Published = field(default_factory=lambda: Published(()))  # nothing of a run that does not publish
     info: RunInfo | None = None
     report: Report | None = None
 
@@ -53,6 +55,7 @@ class RunOutcome:
         yield from +self.error_codes
         cleared = () if settings.apply else {*cleared_by_apply(settings.replay), Verdict.INDEX_DAMAGED}
         yield from problems_of(self.verdicts, cleared=cleared)
+        yield from self.published.problems()
         if self.forgetful_count:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
 
@@ -69,4 +72,4 @@ class RunOutcome:
     def did_nothing(self) -> bool:
         """Return whether the run wrote no object and committed no version."""
         counts = self.counts
-        return not (counts.delta_commits or counts.snapshots_written or counts.segments_tiered)
+        return not (counts.delta_commits or counts.snapshots_written or counts.segments_tiered or self.published.told)

@@ -15,7 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.host_report import disks_below
-from tiersnap.jobs.pipeline import changes, checking, counts, decoding, listing, replaying, schemas, summary, tiering
+from tiersnap.jobs.pipeline import (
+    changes,
+    checking,
+    counts,
+    decoding,
+    listing,
+    publishing,
+    replaying,
+    schemas,
+    summary,
+    tiering,
+)
 from tiersnap.jobs.pipeline.batches import sized_for
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
 from tiersnap.jobs.pipeline.one_writer import only_run
@@ -29,6 +40,8 @@ from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
@@ -62,6 +75,7 @@ def run(
     *,
     store: ObjectStore | None = None,
     cluster: Cluster | None = None,
+    publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
     talk: Talk = lambda _: None,
 ) -> RunOutcome:
     """List, decode, replay, judge, tier; without `settings.apply` nothing reaches remote storage.
@@ -70,6 +84,7 @@ def run(
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
         cluster: asked whether copy tasks work and, if there are several replicas and no named leaders, who leads.
+        publishes: returns what tells brokers of uploaded segments, by remote storage; None if nothing does.
         talk: hears of each stage.
 
     Raises:
@@ -78,17 +93,28 @@ def run(
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster)
+    teller = publishes(given.store)
+    if teller is not None:
+        teller.refuse_contradiction()
     with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
         with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
-            return _Run(warehouse, settings, given, tasks, talk).run()
+            return _Run(warehouse, settings, given, teller, tasks, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, tasks: int, talk: Talk) -> None:
-        self._given, self._most_tasks = given, tasks
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        settings: RunSettings,
+        given: RunInput,
+        teller: TellBrokers | None,
+        tasks: int,
+        talk: Talk,
+    ) -> None:
+        self._given, self._teller, self._most_tasks = given, teller, tasks
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._location = open_location(given.store, settings.layout)
         self._warehouse = warehouse
@@ -124,6 +150,8 @@ class _Run:
         with self._timed("tier"):
             is_tiered = self._tier(groups, listed)
             self._sweep(listed)
+        with self._timed("publish"):
+            self._publish(listed, is_tiered=is_tiered)
         counts.count_doubt(self._outcome, totals.doubted, self._store.uri)
         with self._timed("report"):
             if is_tiered:
@@ -338,6 +366,18 @@ class _Run:
         counts.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
+
+    def _publish(self, listed: DataFrame, *, is_tiered: bool) -> None:
+        """Tell brokers of uploaded segments, topic by topic; the driver alone talks to the cluster."""
+        if self._teller is None:
+            return
+        table = self._warehouse.read("remote_log_segments")
+        rows = publishing.waiting(table, listed, self._number) if is_tiered else []
+        waiting = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
+        leading = {(each.topic, each.partition): each.log_dir for each in rows}
+        uploaded = publishing.uploaded(table, self._number) if rows else ()
+        done = self._teller.run(waiting, self._given.topics, uploaded, leading)
+        counts.count_published(self._outcome, done, apply=self._settings.apply)
 
     def _sweep(self, listed: DataFrame) -> None:
         """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""

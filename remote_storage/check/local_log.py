@@ -153,10 +153,12 @@ def local_logs(
     check_crc: bool,
     findings: list[Finding] | None = None,
     log_starts: Mapping[TopicPartition, int] = MappingProxyType({}),
+    leading: Mapping[TopicPartition, str] | None = None,
 ) -> LocalLogs:
     """Return the logs of selected partitions in log directories.
 
     Args:
+        leading: URI of the log directory of the one replica that counts, by partition; None if there is one of each.
         findings: takes what is damaged or may not be read, now and when a log is read.
         log_starts: as --log-start states them.
 
@@ -166,9 +168,12 @@ def local_logs(
     """
     opened, logs = with_stated(open_log_dirs(log_dirs), log_starts), dict[TopicPartition, LocalLog]()
     told = [] if findings is None else findings
-    refuse_twice(opened)
+    if leading is None:
+        refuse_twice(opened)
     told.extend(findings_of(opened))
     for named, partition in selected_of(opened, selection):
+        if leading is not None and leading.get((partition.topic, partition.partition)) != named.uri:
+            continue
         told.extend(partition.findings)
         log = LocalLog(named.log_dir.filesystem, partition, beginnings, check_crc, told)
         logs[partition.topic, partition.partition] = log
@@ -176,12 +181,18 @@ def local_logs(
 
 
 def logs_of_replicas(
-    location: RemoteLocation, log_dirs: Sequence[str], selection: Selection, expiry: BrokerExpiry
+    location: RemoteLocation,
+    log_dirs: Sequence[str],
+    selection: Selection,
+    expiry: BrokerExpiry,
+    leading: Mapping[TopicPartition, str] | None = None,
 ) -> LocalLogs:
     """Return the logs of selected partitions in log directories of replicas; remote storage tells what came before.
+
+    See `local_logs` for `leading`.
 
     Raises:
         SourceNotFoundError, NotALogDirError, UsageError, PartitionTwiceError: see `local_logs`.
     """
     begins = Beginnings(partial(beginning, Observe(location), expiry))
-    return local_logs(log_dirs, selection, begins, check_crc=True) if log_dirs else LocalLogs()
+    return local_logs(log_dirs, selection, begins, check_crc=True, leading=leading) if log_dirs else LocalLogs()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -42,7 +43,11 @@ class TellBrokers:
         self.place.verdict(self.location).refuse_contradiction()
 
     def run(
-        self, partitions: Iterable[TopicIdPartition], topics: Iterable[str], uploaded: Collection[str]
+        self,
+        partitions: Iterable[TopicIdPartition],
+        topics: Iterable[str],
+        uploaded: Collection[str],
+        leading: Mapping[TopicPartition, str] | None = None,
     ) -> Published:
         """Publish what is finished of some partitions; without `apply` of `place` plan it.
 
@@ -52,14 +57,19 @@ class TellBrokers:
             partitions: those with segments that brokers may not know.
             topics: names of all topics of the log directories: those that a killed run left paused are resumed.
             uploaded: ids of segments that this run has uploaded; all others are read whole and compared first.
+            leading: URI of the log directory that counts of each partition; None if there is one replica of each.
         """
         try:
-            return self._run(partitions, topics, uploaded)
+            return self._run(partitions, topics, uploaded, leading)
         except TiersnapError as error:
             return Published((), doubts=(error,))
 
     def _run(
-        self, partitions: Iterable[TopicIdPartition], topics: Iterable[str], uploaded: Collection[str]
+        self,
+        partitions: Iterable[TopicIdPartition],
+        topics: Iterable[str],
+        uploaded: Collection[str],
+        leading: Mapping[TopicPartition, str] | None,
     ) -> Published:
         cluster, wanted = self.place.cluster, sorted(set(partitions))
         finished = [each for partition in wanted for each in finished_of(self.location, partition)]
@@ -67,13 +77,14 @@ class TellBrokers:
         if not finished and not paused:
             return Published(())
         is_unread = any(each.id.segment_id not in uploaded for each in finished)
+        compared = self.log_dirs if is_unread else ()
         job = Publish(
             cluster,
             self.place.metadata_topic,
             self.location,
             partial(self.place.prove, self.location),
             () if can_speak(cluster.properties) else tuple(self.log_dirs),
-            local=logs_of_replicas(self.location, self.log_dirs if is_unread else (), self.selection, self.expiry),
+            local=logs_of_replicas(self.location, compared, self.selection, self.expiry, leading),
             expiry=self.expiry,
             talk=self.place.talk,
             uploaded=frozenset(uploaded),

@@ -132,7 +132,8 @@ def test_an_unknown_key_or_a_number_as_text_breaks_the_contract() -> None:
     summary = {
         "run_id": "r", "segments_decoded": 1, "bytes_decoded": 9,
         "snapshots_written": 0, "snapshots_mended": 0, "segments_tiered": 0,
-        "bytes_tiered": 0, "segments_published": 0, "delta_commits": 0, "encryption_unknown": 0, "finding_count": 0, "error_count": 0,
+        "bytes_tiered": 0, "segments_published": 0, "delta_commits": 0,
+        "encryption_unknown": 0, "finding_count": 0, "error_count": 0,
         "seconds": {"list": 0.5}, "report": "x",
     }  # fmt: skip
     result = {"rows": [row], "findings": [], **summary}

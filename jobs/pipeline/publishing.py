@@ -1,0 +1,29 @@
+"""Stage 7, publish: the partitions with uploaded segments that brokers may not know, and those segments' ids."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, TOPIC_PARTITION
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+
+def _finished_in(remote_log_segments: DataFrame, run: int) -> DataFrame:
+    return remote_log_segments.where((F.col("run") == run) & F.col("is_ours") & (F.col("state") == COPY_FINISHED))
+
+
+def waiting(remote_log_segments: DataFrame, listed: DataFrame, run: int) -> list[Row]:
+    """Return log_dir, topic, topic_id and partition of listed partitions of which run number `run` uploaded segments.
+
+    The driver publishes them, so it holds their names, as it holds those of all folders.
+    """
+    partitions = _finished_in(remote_log_segments, run).select(*TOPIC_PARTITION).distinct()
+    names = listed.select(*PARTITION_KEY, "topic_id")
+    return names.join(partitions, on=list(TOPIC_PARTITION), how="left_semi").collect()
+
+
+def uploaded(remote_log_segments: DataFrame, run: int) -> frozenset[str]:
+    """Return the ids of segments whose bytes run number `run` sent, and compared with the log on their way."""
+    sent = _finished_in(remote_log_segments, run).where("object_bytes > 0").select("segment_id")
+    return frozenset(row.segment_id for row in sent.collect())
