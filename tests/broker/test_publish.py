@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.broker.harness.remote_log_metadata import metadata_values, states
 from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, NO_SNAPSHOT, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, delete_records, log_start
-from tests.broker.harness.unblocking import make_stick, own_settings
+from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
@@ -156,3 +157,27 @@ def test_a_copy_task_that_fails_is_paused_and_goes_on_behind_what_is_published(
         write_segments(broker, TOPIC, 3, name="later-")
         wait_until(lambda: len(tier.complete_bases(TOPIC)) > 10, "the copier goes on", seconds=30)
         assert (broker.log.count(NO_SNAPSHOT), read_all(broker, TOPIC)[: len(records)]) == (failures, records)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("following", ["publish", "tier", "unblock"])
+def test_what_a_killed_publish_left_paused_is_put_back_by_the_next_command(following, copy_of, current_disks, tmp_path):
+    disks = copy_of(current_disks)
+    bases = segment_bases(disks.partition(TOPIC))
+    drop_snapshot(disks.partition(TOPIC), bases[5])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+        make_stick(broker, {"retention.ms": "604800000", "local.retention.ms": "3600000"})
+        before, records = own_settings(broker), read_all(broker, TOPIC)
+        words = {
+            "publish": ["publish", *publish_options(broker)],
+            "tier": ["tier", str(disks.log_dir), *publish_options(broker)],
+            "unblock": ["unblock", *options(broker)],
+        }
+        assert tiersnap(["-q", *words["tier"], "--no-publish", "--apply"]) == 0
+        killed_while_off(broker, signal.SIGKILL, words["publish"])
+        assert own_settings(broker)["remote.log.copy.disable"] == "true"
+        assert tiersnap(["-q", *words[following], "--apply"]) == 0
+        assert own_settings(broker) == before
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 10, "all is published", seconds=30)
+        assert read_all(broker, TOPIC) == records

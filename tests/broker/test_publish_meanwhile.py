@@ -18,10 +18,12 @@ from confluent_kafka.admin import (
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.meanwhile import after_the_first
+from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
+from tests.broker.harness.unblocking import own_settings
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
@@ -97,7 +99,7 @@ def test_a_topic_whose_settings_may_not_be_read_is_refused_alone(broker, capsys)
 
     code, rows, said = publish(broker, capsys, "denied", "orders")
 
-    assert (code, rows["denied"]["refused"], rows["orders"]["refused"]) == (6, "ClusterRefusedError", "")
+    assert (code, rows["denied"]["refused"], rows["orders"]["refused"]) == (2, "ClusterRefusedError", "")
     assert "settings of denied: TOPIC_AUTHORIZATION_FAILED" in said
     assert (states(broker, "denied"), states(broker, "orders")) == ({}, TOLD)
     assert publish(broker, capsys, "denied")[0] == 2, "where it is all there is"
@@ -166,7 +168,7 @@ def test_publish_finds_the_layout_when_broker_settings_are_hidden(broker, capsys
             deleted.result(10)
 
 
-def test_beside_a_copier_that_was_switched_on_after_the_plan_nothing_of_its_topic_is_published(
+def test_a_copier_that_was_switched_on_after_the_plan_is_paused_and_nothing_is_read_twice(
     tmp_path, capsys, monkeypatch
 ):
     disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
@@ -178,9 +180,11 @@ def test_beside_a_copier_that_was_switched_on_after_the_plan_nothing_of_its_topi
             wait_until(lambda: states(broker, "held")["COPY_SEGMENT_FINISHED"] == 1, "it copies", seconds=30)
 
         after_the_first(monkeypatch, publishing.Publish, "_plan", switch_on)
+        records = read_all(broker, "held")
         code, rows, said = publish(broker, capsys, "held", "orders")
 
-        assert (code, rows["held"]["refused"], rows["orders"]["refused"]) == (6, "CopyingOnError", "")
-        assert "held: copying is on" in said
-        assert states(broker, "held") == {"COPY_SEGMENT_STARTED": 1, "COPY_SEGMENT_FINISHED": 1}
+        assert (code, rows["held"]["refused"], rows["orders"]["refused"]) == (0, "", ""), said
+        assert rows["held"]["publish"] == CLOSED - 1, "what the copier had finished is covered"
         assert states(broker, "orders") == TOLD
+        assert own_settings(broker, "held")["remote.log.copy.disable"] == "false"
+        assert read_all(broker, "held") == records

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
@@ -45,18 +45,18 @@ def unblock(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> t
     return code, result["rows"]
 
 
-def own_settings(broker: Broker) -> dict[str, str]:
+def own_settings(broker: Broker, topic: str = TOPIC) -> dict[str, str]:
     """What the topic itself has set."""
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = admin_client(broker)
     entries = admin.describe_configs([resource])[resource].result(20)
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
 
-def killed_while_off(broker: Broker, number: signal.Signals) -> None:
-    """Run the command in a process of its own and send it a signal while copying is off."""
-    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
+def killed_while_off(broker: Broker, number: signal.Signals, words: Sequence[str] = ()) -> None:
+    """Run a command, `unblock` without `words`, in a process of its own and send it a signal while copying is off."""
+    command = [sys.executable, "-m", "tests.reference.tiersnap", *(words or ("unblock", *options(broker))), "--apply"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
