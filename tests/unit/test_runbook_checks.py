@@ -48,7 +48,7 @@ OF_CLUSTERS = {
 }
 # Their trouble needs a kill or another user; their verification is typed all the same.
 NOT_PLAYED = {
-    "A topic with the settings of `unblock`",
+    "A topic whose copying was left paused",
     "A file that you may not read",
 }
 # The copy ends on a real broker alone: tests/broker/test_hung_copy.py.
