@@ -91,7 +91,9 @@ class Place:
         world = self.world
         store, there, log = copy.copy(world.store), copy.deepcopy(world.cluster.there), copy.deepcopy(world.cluster.log)
         objects, uploads, time = dict(store.objects), dict(store.uploads), store.time
+        copied = world.brokers.copied
         code = self.type(*words)
+        world.brokers.copied = copied
         world.store.objects, world.store.uploads, world.store.time = objects, uploads, time
         world.cluster.there, world.cluster.log = there, log
         shutil.rmtree(self.nowhere, ignore_errors=True)

@@ -28,7 +28,7 @@ SIGNATURES = {
     "open_store": "uri settings= * writes=",
     "read_snapshot": "path",
     "repair": "filesystem partition * options= apply= check_crc= begins= topic_ids=",
-    "run": "spark settings * store= cluster= talk=",
+    "run": "spark settings * store= cluster= publishes= talk=",
     "tier_partition": "location partition segments tierer * cluster_id= known= replaced= of_brokers=",
     "write_snapshot": "path entries * replace=",
 }
