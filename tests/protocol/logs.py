@@ -42,15 +42,18 @@ class Clone:
 
 
 def _batches(clone: Clone | None) -> dict[int, list[bytes]]:
+    def has_parted(offset: int) -> bool:
+        return clone is not None and offset >= clone.parted_at
+
     def data(offset: int, count: int, sequence: int, epoch: int = 0) -> bytes:
         producer, payload = 7, b"v"
-        if clone is not None and offset >= clone.parted_at:
+        if clone is not None and has_parted(offset):
             producer, payload = clone.producer, clone.payload
         return lb.data_batch(offset, count, producer, 0, sequence, leader_epoch=epoch, payload=payload)
 
     return {
         0: [data(0, 4, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],
-        5: [data(5, 4, 4), lb.marker(9, 8, 0, 0, commit=False)],
+        5: [data(5, 4, 4), lb.marker(9, 8, 0, 0, commit=False, timestamp=lb.TIMESTAMP + has_parted(9))],
         10: [data(10, 5, 8, 3)],
         15: [data(15, 5, 13, 3)],
     }
