@@ -14,7 +14,7 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.settings import NOT_SETTINGS, long_options
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.host_commands import HostCommands
+    from tiersnap.snapshot.gate.commands import Place
 
 NAMED = (
     *("run", "tier", "repair", "verify", "publish", "simulate"),
@@ -25,6 +25,7 @@ _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage"),
 }
+UNKNOWN_REMOTE = "s3://bucket/prefix"
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
@@ -102,18 +103,20 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
             yield from map(str, value if isinstance(value, tuple) else (value,))
 
 
-def host_commands(log_dirs: Sequence[str], remote: str) -> HostCommands:
-    """Return what fills the next steps of a command that tiers from this host itself; `remote` is as it was given."""
-    from tiersnap.snapshot.gate.host_commands import HostCommands
-
-    options = kept_options(click.get_current_context())
-    return HostCommands(log_dirs, again(without={"apply"}), remote, options)
+def host_place(log_dirs: Sequence[str], remote: str) -> Place:
+    """Return the place of the next steps of a command that tiers from this host itself; `remote` is as it was given."""
+    return _place_of_host(log_dirs, shlex.split(again(without={"apply"}))[1:], remote)
 
 
-def host_commands_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> HostCommands:
-    """Return what fills the next steps of a command that tiers nothing: `tier` with the options that it has as well."""
-    from tiersnap.snapshot.gate.host_commands import HostCommands
+def host_place_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> Place:
+    """Return the place of the next steps of a command that tiers nothing: they name `tier` with its own options."""
+    options = kept_options(click.get_current_context()).get("tier", ())
+    return _place_of_host(log_dirs, ["tier", *log_dirs, *options, "--remote", remote or UNKNOWN_REMOTE], remote or "")
 
-    options = kept_options(click.get_current_context())
-    words = ["tiersnap", "tier", *log_dirs, *options.get("tier", ()), "--remote", remote or "s3://bucket/prefix"]
-    return HostCommands(log_dirs, shlex.join(words), remote or "", options)
+
+def _place_of_host(log_dirs: Sequence[str], tier: Sequence[str], remote: str) -> Place:
+    from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.next_step import Hole
+
+    values = {Hole.LOG_DIRS: log_dirs, Hole.REMOTE: (remote or UNKNOWN_REMOTE,)}
+    return Place(tier, values, kept_options(click.get_current_context()))

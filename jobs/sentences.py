@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.next_command import again, host_commands_of_scan
+from tiersnap.jobs.next_command import again, host_place_of_scan
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
@@ -117,10 +117,12 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
     """Say of how many partitions only what brokers know is told, not what is right; nothing where there is none."""
     if partitions:
-        commands = host_commands_of_scan(log_dirs)
+        from tiersnap.snapshot.gate.next_step import VERIFY_REMOTE
+
+        place = host_place_of_scan(log_dirs)
         output.talk(
             f"not compared: {count_of(partitions, 'partition')}: what came before the files is in remote storage"
-            f"; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+            f"; next: {place.text(VERIFY_REMOTE)}"
         )
 
 

@@ -17,10 +17,11 @@ from tiersnap.jobs.option_types import LocalPath, clock
 from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
+from tiersnap.snapshot.gate.commands import text
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
-from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
+from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -122,8 +123,8 @@ def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
     log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
     file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)
-    step = text(steps(segment.next_step, run, Place((on_host,), file)))
-    return dataclasses.replace(segment, log_dir=log_dir, next_step=step)
+    steps = place_of(run, (on_host,)).beside(file).steps(segment.verdict)
+    return dataclasses.replace(segment, log_dir=log_dir, next_step=text(steps))
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def _teller(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.gate.next_step import next_steps
+    from tiersnap.snapshot.gate.commands import next_steps
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts

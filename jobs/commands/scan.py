@@ -12,7 +12,7 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import host_commands_of_scan
+from tiersnap.jobs.next_command import host_place_of_scan
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
@@ -26,7 +26,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.gate.host_commands import HostCommands
+    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.host.scanned import Scanned, ScanTotals
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage
@@ -145,7 +145,7 @@ def scan(
     findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
     totals = ScanTotals(findings, scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
-    commands = host_commands_of_scan(log_dirs, view.remote)
+    place = host_place_of_scan(log_dirs, view.remote)
     progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
@@ -156,7 +156,7 @@ def scan(
                 metrics.add(found)
             if page is not None:
                 page.add(located(each.uri), found)
-            yield from _segments(each.uri, found, commands) if segments else [_partition(each.uri, found)]
+            yield from _segments(each.uri, found, place) if segments else [_partition(each.uri, found)]
 
     kind: type[ScannedPartition | ScannedSegment] = ScannedSegment if segments else ScannedPartition
     output.rows(kind, rows(), several=len(opened) > 1, findings=totals.findings, errors=totals.errors)
@@ -164,7 +164,7 @@ def scan(
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
-    output.talk(*_counts(totals), *_next_steps(totals, commands))
+    output.talk(*_counts(totals), *_next_steps(totals, place, has_remote=view.remote is not None))
     code = exit_code_of(totals.problems())
     if metrics is not None:
         sinks.send(lambda: metrics.samples(code))
@@ -213,7 +213,7 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
     )
 
 
-def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterator[ScannedSegment]:
+def _segments(log_dir: str, scanned: Scanned, place: Place) -> Iterator[ScannedSegment]:
     examination = scanned.examination
     files = (segment.log.path for segment in examination.partition.segments)
     for segment, readiness, file in zip(examination.segments, scanned.readiness, files, strict=True):
@@ -228,7 +228,7 @@ def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterato
             snapshot=scanned.snapshots.get(offset),
             snapshot_reason=None if found is None else found.reason(scanned.expiry),
             reason=readiness.reason,
-            next_step=commands.next_step(readiness.verdict, file),
+            next_step=place.beside(file).clears(readiness.verdict),
         )
 
 
@@ -242,12 +242,13 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
 
 
-def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
+def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
     """Yield the next command for each cause."""
+    from tiersnap.snapshot.gate.next_step import REPAIR, REPAIR_REMOTE, TIER, VERIFY_REMOTE
     from tiersnap.snapshot.log.findings import NOT_READ
     from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 
-    repair = commands.of("tiersnap repair LOGDIR")
+    repair = place.text(REPAIR)
     paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
     damaged = next(paths, "FILE")
     has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
@@ -255,7 +256,7 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
         if verdict is Verdict.ABOVE_LSO and has_no_watermarks:
             yield f"next for {verdict}: start the broker, which writes {HIGH_WATERMARKS} anew, and look again"
         elif totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
-            yield f"next for {verdict}: {commands.next_step(verdict, damaged)}"
+            yield f"next for {verdict}: {place.beside(damaged).clears(verdict)}"
     is_missing = totals.wanted[SnapshotVerdict.MISSING]
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:
@@ -270,12 +271,12 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
             f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
             f"all later snapshots of the partition; {repair} names the files to move away before"
         )
-    yield from of_unlocated(totals.unlocated, remote=not commands.remote)
-    if totals.unlocated and not commands.remote:
-        yield f"next for UNKNOWN_LOG_START: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+    yield from of_unlocated(totals.unlocated, remote=not has_remote)
+    if totals.unlocated and not has_remote:
+        yield f"next for UNKNOWN_LOG_START: {place.text(VERIFY_REMOTE)}"
     if count := totals.not_compared:
-        yield of_not_compared(count, commands.of("tiersnap verify LOGDIR --remote REMOTE"))
-    with_remote = commands.of("tiersnap repair LOGDIR --remote REMOTE")
+        yield of_not_compared(count, place.text(VERIFY_REMOTE))
+    with_remote = place.text(REPAIR_REMOTE)
     asked = with_remote if totals.continued else repair
     yield from totals.forgotten
     if totals.forgotten:
@@ -287,6 +288,6 @@ def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
         yield f"next for missing snapshots: {asked}"
     if totals.verdicts[Verdict.READY]:
         brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
-        yield f"next for READY: {brokers}: {commands.tier}"
+        yield f"next for READY: {brokers}: {place.text(TIER)}"
     if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
         yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again, host_commands
+from tiersnap.jobs.next_command import again, host_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -291,12 +291,12 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 def _tell_next(
     output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool, is_fine: bool
 ) -> None:
-    from tiersnap.snapshot.gate.next_step import next_steps
+    from tiersnap.snapshot.gate.commands import next_steps
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     output.warn(*of_unlocated(done.unlocated, remote=False))
-    commands = host_commands(log_dirs, info.remote)
-    for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
+    place = host_place(log_dirs, info.remote)
+    for line in next_steps(done.verdicts, lambda verdict: place.beside(done.file_of(verdict)).clears(verdict)):
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])

@@ -13,7 +13,7 @@ from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
-from tiersnap.jobs.next_command import again, host_commands
+from tiersnap.jobs.next_command import again, host_place
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -122,8 +122,11 @@ def unblock(
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
-    commands = host_commands(tuple(log_dirs), request.remote)
-    rows = [FreedPartition.of(each, commands.of(each.hint)) for each in done.freeings]
+    next_place = host_place(tuple(log_dirs), request.remote)
+    rows = [
+        FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)
+        for each in done.freeings
+    ]
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     summary = UnblockSummary(request.tierer.run_id, len(done.tiered.copied), mended, *told) if rows else None
     findings = done.tiered.findings if rows else ()

@@ -56,7 +56,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.commands import NEXT_STEP
+from tiersnap.snapshot.gate.verdict import Verdict
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"

@@ -35,6 +35,7 @@ class Freeing:
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
+    waits_for: Verdict | None = None  # verdict of the segment that stands in the way
     refusal: TiersnapError | None = None  # why tiered segments may not be published
 
     @property
@@ -69,7 +70,7 @@ class Freeing:
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED
             self.reason = f"{first.verdict}: {first.reason}" if first else "nothing is left to tier"
-            self.hint = first.next_step if first else ""
+            self.waits_for, self.hint = (first.verdict, first.next_step) if first else (None, "")
 
     def refuse(self, refusal: TiersnapError) -> None:
         """Note that tiered segments may not be published."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, SETTLED, Verdict
+from tiersnap.snapshot.gate.verdict import SETTLED, Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

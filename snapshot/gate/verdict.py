@@ -1,4 +1,4 @@
-"""The verdicts on a segment, and what is said of each: level, meaning, and what clears it.
+"""The verdicts on a segment, the level of each, and its meaning.
 
 A partition, a topic or the cluster gets the worst verdict that any of its segments has. Worst is what needs a person
 most: first damage, then what is missing, then what clears by itself, then what is ready, last what is settled.
@@ -52,106 +52,58 @@ class Level(StrEnum):
     SETTLED = "SETTLED"  # nothing to do: tiered, left to a broker that works, or never to be
 
 
-_READ = "read it as the user that runs the broker"
-_COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
-_REPLACE = (
-    "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply, "
-    "or if its log begins in remote storage: tiersnap repair LOGDIR --remote REMOTE --replace --apply"
-)
-# By level, worst first: the meaning of each verdict, and its next step, which report.next_step fills in.
-_SAID: dict[Level, dict[Verdict, tuple[str, str]]] = {
+# By level, worst first: the meaning of each verdict.
+_SAID: dict[Level, dict[Verdict, str]] = {
     Level.BLOCKED: {
-        Verdict.CORRUPT_SEGMENT: (
-            "The segment file itself is damaged.",
-            "tiersnap dump FILE shows the place; restore the segment from another replica",
-        ),
+        Verdict.CORRUPT_SEGMENT: "The segment file itself is damaged.",
         Verdict.GAP_IN_REMOTE: (
-            "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by.",
-            "no broker copies it any more: keep its local file; find out what deleted the remote one",
+            "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by."
         ),
-        Verdict.CORRUPT_SNAPSHOT: ("The producer snapshot cannot be read.", _REPLACE),
-        Verdict.SUSPECT_SNAPSHOT: ("The producer snapshot can be read, but contradicts the log.", _REPLACE),
+        Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
+        Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
         Verdict.INDEX_DAMAGED: (
-            "An index disagrees with the segment, or leader epochs are lost: a broker copies it wrong, or not at all.",
-            "tiersnap run --apply, or with the broker stopped: tiersnap repair LOGDIR --replace --apply",
+            "An index disagrees with the segment, or leader epochs are lost: a broker copies it wrong, or not at all."
         ),
         Verdict.MISSING_SNAPSHOT: (
             "No producer snapshot at the offset where the next segment begins; brokers tier nothing more of the "
-            "partition.",
-            "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
+            "partition."
         ),
-        Verdict.UNKNOWN_LOG_START: (
-            "Nothing tells where the log begins, so no producer state can be computed.",
-            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it "
-            "(--log-start TOPIC-PARTITION=OFFSET)",
-        ),
-        Verdict.UNKNOWN_TRANSACTIONS: (
-            "Nothing proves that no transaction was open where the scan window begins.",
-            "leave the window of the scan out, or name a broker of the cluster, which tells the last stable offset "
-            "(--bootstrap-server)",
-        ),
-        Verdict.UNREADABLE_SEGMENT: ("The segment file may not be read by the user who looked.", _READ),
-        Verdict.UNVERIFIED_SNAPSHOT: ("The producer snapshot is there and was not compared with the log.", _COMPARE),
-        Verdict.MISSING_INDEX: (
-            "Leader epochs are lost that no batch here tells.",
-            "bring leader-epoch-checkpoint back from another replica",
-        ),
+        Verdict.UNKNOWN_LOG_START: "Nothing tells where the log begins, so no producer state can be computed.",
+        Verdict.UNKNOWN_TRANSACTIONS: "Nothing proves that no transaction was open where the scan window begins.",
+        Verdict.UNREADABLE_SEGMENT: "The segment file may not be read by the user who looked.",
+        Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
+        Verdict.MISSING_INDEX: "Leader epochs are lost that no batch here tells.",
         Verdict.TOPIC_ID_UNKNOWN: (
-            "The partition has no topic id: a broker before 2.8 wrote it, or partition.metadata is lost.",
-            "in ZooKeeper mode start a broker >= 2.8; else give the ids: tiersnap run --topic-ids FILE, "
-            "or with the broker stopped: tiersnap repair LOGDIR --topic-ids FILE --apply",
+            "The partition has no topic id: it is from before Kafka 2.8, or partition.metadata is lost."
         ),
         Verdict.ENCRYPTED_REMOTE: (
-            "The segments in remote storage are encrypted; this one would lie there in plain text.",
-            "let its broker copy it, which encrypts: tiersnap repair LOGDIR --apply on its host "
-            "writes the snapshots that it lacks; or tiersnap run --allow-plaintext --apply",
+            "The segments in remote storage are encrypted; this one would be uploaded in plain text."
         ),
     },
     Level.PENDING: {
-        Verdict.ABOVE_LSO: (
-            "It ends above the last stable offset: replication or an open transaction comes first.",
-            "wait for replication and for open transactions to end: "
-            "tiersnap transactions find-hanging LOGDIR --all names them, and the command that aborts those that never "
-            "will",
-        ),
-        Verdict.COPY_IN_FLIGHT: (
-            "A copy of the segment to remote storage is under way.",
-            "wait for the copy that is under way, then look again",
-        ),
-        Verdict.GAP_BEFORE: (
-            "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
-            "clear the earlier segment first",
-        ),
+        Verdict.ABOVE_LSO: "It ends above the last stable offset: replication or an open transaction comes first.",
+        Verdict.COPY_IN_FLIGHT: "A copy of the segment to remote storage is under way.",
+        Verdict.GAP_BEFORE: "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
     },
     Level.READY: {
-        Verdict.READY: (
-            "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
-            "tiersnap run --apply",
-        ),
+        Verdict.READY: "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
     },
     Level.SETTLED: {
-        Verdict.LEFT_TO_BROKER: ("A broker copies the partition's segments; tiersnap leaves this one to it.", ""),
+        Verdict.LEFT_TO_BROKER: "A broker copies the partition's segments; tiersnap leaves this one to it.",
         Verdict.ALREADY_TIERED: (
-            "The segment is in remote storage, together with its indexes and its producer snapshot.",
-            "",
+            "The segment is in remote storage, together with its indexes and its producer snapshot."
         ),
         Verdict.COMPACTED_TOPIC: (
-            "The topic is compacted, which tiered storage does not support; its segments stay local.",
-            "",
+            "The topic is compacted, which tiered storage does not support; its segments stay local."
         ),
-        Verdict.INTERNAL_TOPIC: (
-            "The topic is Kafka's own, which tiered storage excludes; its segments stay local.",
-            "",
-        ),
-        Verdict.ACTIVE_SEGMENT: ("The partition's last segment, which is still being written; it is never tiered.", ""),
+        Verdict.INTERNAL_TOPIC: "The topic is Kafka's own, which tiered storage excludes; its segments stay local.",
+        Verdict.ACTIVE_SEGMENT: "The partition's last segment, which is still being written; it is never tiered.",
     },
 }
 SEVERITY: tuple[Verdict, ...] = tuple(verdict for said in _SAID.values() for verdict in said)
 RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 LEVEL: dict[Verdict, Level] = {verdict: level for level, said in _SAID.items() for verdict in said}
-_TEXTS = {verdict: texts for said in _SAID.values() for verdict, texts in said.items()}
-MEANING: dict[Verdict, str] = {verdict: meaning for verdict, (meaning, _) in _TEXTS.items()}
-NEXT_STEP: dict[Verdict, str] = {verdict: step for verdict, (_, step) in _TEXTS.items()}
+MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for verdict, meaning in said.items()}
 
 # A segment with one of these is nobody's problem: it is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})

@@ -11,8 +11,9 @@ from pathlib import Path
 from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import BLOCK, MountedDisk, deleted_bytes, disk_of, ways_to_free
@@ -221,14 +222,15 @@ class Host:
                 yield "stop the broker before it leads what it has forgotten: it reads snapshots only when it starts"
             yield f"tiersnap repair {self._arguments} --remote {self._remote} --replace --apply"
             yield "start the broker"
-        commands = HostCommands(
-            [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
+        uris = [each.uri for each in self.log_dirs]
+        place = Place(
+            ("tier", *uris, "--remote", Hole.REMOTE), {Hole.LOG_DIRS: uris, Hole.REMOTE: ("s3://bucket/prefix",)}
         )
         if self.blocked[Verdict.TOPIC_ID_UNKNOWN] and any(each.meta and each.meta.is_kraft for each in self.log_dirs):
             yield "start no broker before partition.metadata has the topic's id: it would set the partition aside"
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
-                yield f"{verdict}: {commands.next_step(verdict)}"
+                yield f"{verdict}: {place.clears(verdict)}"
         if self.unlocated:
             yield from self._locating()
         if self.continued:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
@@ -19,12 +18,14 @@ from operator import itemgetter
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, NEXT_STEP, RANK, Level, Verdict
+from tiersnap.snapshot.gate.commands import Place, Step
+from tiersnap.snapshot.gate.next_step import RESTORE_PRODUCERS, Hole, NextStep
+from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
 from tiersnap.snapshot.report.html_parts import INLINE, Piece, listed_topics, many, side_by_side
 from tiersnap.snapshot.report.model import PageTopic, Report
-from tiersnap.snapshot.report.next_step import Place, Step, by_segment, options_of, steps
+from tiersnap.snapshot.report.next_step import by_segment, place_of
 from tiersnap.snapshot.report.run_history import GROUPS, Beside, columns, part_of, run_file
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.timeline import runs
@@ -136,12 +137,12 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         report=report,
         beside=beside,
         total=report.cluster,
-        cure_steps=steps("tiersnap repair LOGDIR --remote REMOTE --replace --apply", report.run, _of_host(report)),
+        cure_steps=(_of_host(report).render(RESTORE_PRODUCERS),),
         forecast=report.forecast,
         snapshots=parts.snapshot_counts(report),
         remote_checked=parts.remote_checked(report),
         examples=parts.examples(report),
-        ready_steps=steps(NEXT_STEP[Verdict.READY], report.run, Place()),
+        ready_steps=place_of(report.run).steps(Verdict.READY),
         headline=parts.headline(report),
         topics=listed[:max_topics],
         more_topics=len(report.topics) > max_topics,
@@ -157,7 +158,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
 
 
 def _of_host(report: Report) -> Place:
-    return Place() if report.run.warehouse else Place(report.log_dirs)
+    return place_of(report.run, () if report.run.warehouse else report.log_dirs)
 
 
 def runs_html(report: Report, beside: Beside) -> str:
@@ -230,7 +231,7 @@ _HARM_COLOURS = {
 def lost_html(report: Report, known: ExactlyOnce) -> str:
     """lost.html: what was lost or doubled."""
     audit = known.audit
-    where = " --to WAREHOUSE" if report.run.warehouse else ""
+    where = ("--to", report.run.warehouse) if report.run.warehouse else ()
     return render(
         "lost.html.j2",
         report.run,
@@ -243,7 +244,7 @@ def lost_html(report: Report, known: ExactlyOnce) -> str:
         harms=HARMS,
         colours=_HARM_COLOURS,
         bar=_bar({}, {}) if audit is None else _bar(_by_harm(audit), _HARM_COLOURS),
-        audit_steps=steps(f"tiersnap audit --source SOURCE{where}", report.run, Place()),
+        audit_steps=(place_of(report.run).render(NextStep("", ("audit", Hole.SOURCES, *where))),),
     )
 
 
@@ -293,21 +294,18 @@ def _level(found: Iterable[str], colours: Mapping[str, str]) -> Level:
 
 def _simulate_steps(report: Report) -> tuple[Step, ...]:
     log_dir = report.log_dirs[0] if len(report.log_dirs) == 1 else ""
-    place = shlex.quote(report.run.collected.get(log_dir, log_dir)) if log_dir else "LOGDIR"
-    kept = shlex.join(["", *options_of(report.run, "tiersnap simulate")]).removeprefix("''")
-    return (
-        Step(
-            "What every producer would meet if this replica led from its own newest snapshot, by releases of brokers "
-            "and clients:",
-            f"tiersnap simulate {place}{kept}",
-            bool(log_dir),
-        ),
-        Step(
-            "The same of a follower that begins with an empty one:",
-            f"tiersnap simulate {place} --from empty{kept}",
-            bool(log_dir),
-        ),
-    )
+    place = place_of(report.run, (report.run.collected.get(log_dir, log_dir),) if log_dir else ())
+    return tuple(map(place.render, _SIMULATE))
+
+
+_SIMULATE = (
+    NextStep(
+        "What every producer would meet if this replica led from its own newest snapshot, by releases of brokers "
+        "and clients:",
+        ("simulate", Hole.LOG_DIRS),
+    ),
+    NextStep("The same of a follower that begins with an empty one:", ("simulate", Hole.LOG_DIRS, "--from", "empty")),
+)
 
 
 def _by_harm(audit: Audit) -> dict[str, int]:

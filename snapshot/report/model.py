@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from tiersnap.snapshot.gate.commands import Step
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import (
     DISPLAY_ORDER,
@@ -33,7 +34,6 @@ from tiersnap.snapshot.gate.verdict import (
     worst,
 )
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
-from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, Size
 

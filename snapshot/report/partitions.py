@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from tiersnap.snapshot.gate.commands import commands, text
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
 from tiersnap.snapshot.report.model import Count, DiskForecast, Forecast, PageBlocker, PagePartition, Totals, totals_of
-from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
+from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
 
 Codes = tuple[int, int, int]  # topic, log directory, partition
@@ -88,8 +89,8 @@ def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> It
     causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
-        place = Place((on_host,), segment_file(on_host, topic, row.partition, row.first_offset))
-        clearing = steps(row.next_step, run, place)
+        file = segment_file(on_host, topic, row.partition, row.first_offset)
+        clearing = place_of(run, (on_host,)).beside(file).steps(SEVERITY[row.verdict])
         yield PageBlocker(
             verdict=SEVERITY[row.verdict],
             base_offset=row.first_offset,

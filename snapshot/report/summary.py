@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tiersnap.snapshot.gate.commands import Place, commands, text
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import MEANING, NEXT_STEP, RANK, SEVERITY, Verdict
+from tiersnap.snapshot.gate.verdict import MEANING, RANK, SEVERITY, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
 from tiersnap.snapshot.report.model import (
     ClusterTotals,
@@ -27,7 +28,7 @@ from tiersnap.snapshot.report.model import (
     Totals,
     sum_of,
 )
-from tiersnap.snapshot.report.next_step import Place, commands, segment_file, steps, text
+from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.partitions import Codes, forecast, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.timeline import held_runs, spans
@@ -120,14 +121,14 @@ def _causes(reports: Iterable[PagePartition], run: RunInfo) -> list[PageCause]:
             if first.verdict is not Verdict.GAP_BEFORE:
                 behind[first.verdict] += partition.verdicts.get(Verdict.GAP_BEFORE, Count())
     causes = [
-        _cause(verdict, touched[verdict], own[verdict], behind[verdict], _place(where[verdict], run), run)
+        _cause(verdict, touched[verdict], own[verdict], behind[verdict], _place(where[verdict], run))
         for verdict in touched
     ]
     return sorted(causes, key=lambda cause: (-cause.bytes - cause.behind_bytes, RANK[cause.verdict]))
 
 
-def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place, run: RunInfo) -> PageCause:
-    clearing = steps(NEXT_STEP[verdict], run, place)
+def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: Place) -> PageCause:
+    clearing = place.steps(verdict)
     return PageCause(
         verdict=verdict,
         meaning=MEANING[verdict],
@@ -145,7 +146,7 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
     """Return by log directory the first file that has the cause; collected ones may be of several hosts: the first."""
     log_dirs = sorted(where) if not run.collected else list(where)[:1]
-    return Place(tuple(log_dirs), next(iter(where.values())))
+    return place_of(run, tuple(log_dirs)).beside(next(iter(where.values())))
 
 
 def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:

@@ -12,9 +12,10 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
+from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind

@@ -8,13 +8,20 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.readiness_tables import RUN
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
-from tiersnap.snapshot.report.next_step import Place, Step, by_segment, segment_file, steps, text
+from tiersnap.snapshot.gate.commands import NEXT_STEP, Step, text
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.report.next_step import by_segment, place_of, segment_file
+from tiersnap.snapshot.report.run_info import RunInfo
 
 pytestmark = pytest.mark.unit
 
+
+def steps(verdict: Verdict, run: RunInfo, log_dirs: tuple[str, ...] = ("/data",)) -> tuple[Step, ...]:
+    return place_of(run, log_dirs).beside(FILE).steps(verdict)
+
+
 SHORT = replace(RUN, source="/data", remote="s3://tier/", warehouse="/tables")
-PLACE = Place(("/data",), "/data/orders-0/00000000000000000042.log")
+FILE = "/data/orders-0/00000000000000000042.log"
 RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
 
 
@@ -83,12 +90,12 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
     ],
 )
 def test_words_and_commands_of_each_verdict(verdict: Verdict, expected: list[Step]) -> None:
-    assert list(steps(NEXT_STEP[verdict], SHORT, PLACE)) == expected
+    assert list(steps(verdict, SHORT)) == expected
 
 
 def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_is_lost() -> None:
     for verdict, sentence in NEXT_STEP.items():
-        commands = [step.command for step in steps(sentence, SHORT, PLACE) if step.command]
+        commands = [step.command for step in steps(verdict, SHORT) if step.command]
         assert len(commands) == sentence.count("tiersnap"), verdict
         added = {"--source", "--remote", "--warehouse"}
         options = [word for word in sentence.replace(",", " ").split() if word[:2] == "--" and word not in added]
@@ -99,42 +106,41 @@ def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_i
 
 def test_paths_with_spaces_and_quotes_reach_the_shell_as_one_word() -> None:
     nasty = "/data/kafka logs/it's; rm -rf $HOME"
-    (_, repair) = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place((nasty,)))
+    (_, repair) = steps(Verdict.MISSING_SNAPSHOT, SHORT, (nasty,))
     assert shlex.split(repair.command) == ["tiersnap", "repair", nasty, "--apply"]
     assert repair.is_complete
 
 
 def test_a_value_that_looks_like_a_placeholder_is_not_filled_again() -> None:
-    (step,) = steps(NEXT_STEP[Verdict.READY], replace(SHORT, source="REMOTE", remote="a SOURCE b"), PLACE)
+    (step,) = steps(Verdict.READY, replace(SHORT, source="REMOTE", remote="a SOURCE b"))
     assert shlex.split(step.command)[3:6] == ["REMOTE", "--remote", "a SOURCE b"]
 
 
 def test_what_is_not_known_keeps_its_placeholder() -> None:
-    _, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place())
+    _, repair = steps(Verdict.MISSING_SNAPSHOT, SHORT, ())
     assert (repair.command, repair.is_complete) == ("tiersnap repair LOGDIR --apply", False)
 
 
-def test_step_without_remote_storage_is_words_and_no_command() -> None:
-    *_, replaced = steps(NEXT_STEP[Verdict.CORRUPT_SNAPSHOT], replace(SHORT, remote=""), PLACE)
-    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --remote"
-    assert replaced == Step(words, "", True)
-    assert steps(NEXT_STEP[Verdict.READY], replace(SHORT, remote=""), PLACE) == (
-        Step("tiersnap run --source /data --warehouse /tables --apply, given --remote", "", True),
-    )
+def test_step_without_remote_storage_is_incomplete() -> None:
+    *_, replaced = steps(Verdict.CORRUPT_SNAPSHOT, replace(SHORT, remote=""))
+    words = "or if its log begins in remote storage:"
+    assert replaced == Step(words, "tiersnap repair /data --remote REMOTE --replace --apply", False)
+    (tier,) = steps(Verdict.READY, replace(SHORT, remote=""))
+    assert not tier.is_complete
 
 
 def test_step_names_every_log_directory_of_its_place() -> None:
-    _, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place(("/data/1", "/data 2")))
+    _, repair = steps(Verdict.MISSING_SNAPSHOT, SHORT, ("/data/1", "/data 2"))
     assert repair == Step("or on the broker host:", "tiersnap repair /data/1 '/data 2' --apply", True)
 
 
 def test_the_warehouse_is_named_when_there_is_one() -> None:
-    (step,) = steps(NEXT_STEP[Verdict.READY], RUN, PLACE)
+    (step,) = steps(Verdict.READY, RUN)
     assert step.command.endswith("--warehouse s3://lake/tiersnap --apply")
 
 
 def test_steps_read_as_one_line() -> None:
-    line = text(steps(NEXT_STEP[Verdict.CORRUPT_SEGMENT], SHORT, PLACE))
+    line = text(steps(Verdict.CORRUPT_SEGMENT, SHORT))
     shows = "shows the place; restore the segment from another replica"
     assert line == f"tiersnap dump /data/orders-0/00000000000000000042.log {shows}"
 
@@ -149,17 +155,17 @@ def test_a_command_gets_those_options_of_the_run_that_it_has_and_says_none_twice
         "repair": ("--topic", "a b"),
     }
     kept = replace(SHORT, options=options)
-    by_run, on_host = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], kept, PLACE)
+    by_run, on_host = steps(Verdict.MISSING_SNAPSHOT, kept)
     layout = "--layout local-tiered-storage --topic 'a b'"
-    assert by_run.command == f"{RUN_IT} --apply {layout} --topic-ids ids.txt --path-style"
-    assert on_host.command == "tiersnap repair /data --apply --topic 'a b'"
-    ids, _ = [step for step in steps(NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN], kept, PLACE) if step.command]
-    assert ids.command == f"{RUN_IT} --topic-ids FILE {layout} --path-style"
+    assert by_run.command == f"{RUN_IT} {layout} --topic-ids ids.txt --path-style --apply"
+    assert on_host.command == "tiersnap repair /data --topic 'a b' --apply"
+    ids, _ = [step for step in steps(Verdict.TOPIC_ID_UNKNOWN, kept) if step.command]
+    assert ids.command == f"{RUN_IT} {layout} --path-style --topic-ids FILE"
 
 
 def test_step_of_a_host_names_tier_and_all_its_log_directories() -> None:
     host = replace(SHORT, warehouse="", sources=("/data/1", "/data 2"), options={"tier": ("--topic", "o.*")})
-    (tier,) = steps(NEXT_STEP[Verdict.READY], host, PLACE)
-    assert tier == Step("", "tiersnap tier /data/1 '/data 2' --remote s3://tier/ --apply --topic 'o.*'", True)
+    (tier,) = steps(Verdict.READY, host)
+    assert tier == Step("", "tiersnap tier /data/1 '/data 2' --remote s3://tier/ --topic 'o.*' --apply", True)
     assert by_segment(host) == "tiersnap scan /data/1 '/data 2' --segments"
     assert by_segment(RUN) == "tiersnap report --warehouse s3://lake/tiersnap --by segment"

@@ -191,7 +191,7 @@ def test_the_other_questions_are_answered_with_a_command_where_nobody_looked() -
     assert "tiersnap audit --source" in lost_html(report, ExactlyOnce()).replace("</span> <span>", " ")
     given = replace(RUN, options={"simulate": ("--topic", "a b"), "transactions find-hanging": ("--topic", "o.*")})
     page = failover_html(summarise(sample_table(), given), ExactlyOnce()).replace("</span> <span>", " ")
-    assert f"tiersnap simulate {LOG_DIR} --from empty --topic &#39;a b&#39;" in page
+    assert f"tiersnap simulate {LOG_DIR} --topic &#39;a b&#39; --from empty" in page
     commands = [step.command for cause in summarise(sample_table(), given).causes for step in cause.steps]
     assert f"tiersnap transactions find-hanging {LOG_DIR} --all --topic 'o.*'" in commands
 
@@ -246,7 +246,7 @@ def test_scan_writes_the_same_page(tmp_path: Path) -> None:
     }
     assert shown == told
     (cause,) = [each for each in found["causes"] if each["verdict"] == "MISSING_SNAPSHOT"]
-    assert f"tiersnap repair {tmp_path}/logs --apply --topic 'ord.*'" in cause["commands"]
+    assert f"tiersnap repair {tmp_path}/logs --topic 'ord.*' --apply" in cause["commands"]
     assert found["forecast"]["disks"][0]["log_dirs"] == [str(tmp_path / "logs")]
     assert "newest snapshot file" in (tmp_path / "page" / "failover.html").read_text()
 

@@ -21,10 +21,10 @@ from tests.reference.readiness_tables import (
     table,
 )
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.commands import Step
 from tiersnap.snapshot.gate.verdict import LEVEL, SETTLED, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Report, SnapshotsAtEnds
-from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.summary import summarise
 
 pytestmark = pytest.mark.unit

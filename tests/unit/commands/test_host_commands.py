@@ -12,14 +12,16 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.command_lines import parse
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.gate.host_commands import HostCommands
-from tiersnap.snapshot.gate.verdict import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.commands import NEXT_STEP, Place
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.verdict import Verdict
 
 pytestmark = pytest.mark.unit
 
 TIER = "tiersnap tier /a /b --topic 'ord.*' --remote s3://b/t"
-COMMANDS = HostCommands(
-    ["/a", "/b"], TIER, "s3://b/t", {"repair": ["--topic", "ord.*"], "transactions find-hanging": ["--topic", "ord.*"]}
+VALUES = {Hole.LOG_DIRS: ("/a", "/b"), Hole.REMOTE: ("s3://b/t",)}
+PLACE = Place(
+    shlex.split(TIER)[1:], VALUES, dict.fromkeys(("repair", "transactions find-hanging"), ("--topic", "ord.*"))
 )
 
 
@@ -41,7 +43,7 @@ def next_command(ran: Ran, name: str) -> list[str]:
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_host_commands_name_no_spark_command_and_no_placeholder_of_a_place(verdict: Verdict) -> None:
-    step = COMMANDS.next_step(verdict, "/a/orders-0/0.log")
+    step = PLACE.beside("/a/orders-0/0.log").clears(verdict)
     assert not re.search(r"tiersnap run|LOGDIR|REMOTE|dump FILE", step), step
     assert bool(step) == bool(NEXT_STEP[verdict])
     for command in re.findall(r"tiersnap [a-z].*?(?=,? or |, and | shows| names| says|$)", step):
@@ -50,17 +52,11 @@ def test_host_commands_name_no_spark_command_and_no_placeholder_of_a_place(verdi
 
 
 def test_host_commands_keep_options_and_give_no_flag_twice() -> None:
-    assert COMMANDS.next_step(Verdict.READY) == f"{TIER} --apply"
-    replacing = HostCommands(["/a"], "tiersnap tier /a --replace --remote /r", "/r")
-    assert "tiersnap tier /a --replace --remote /r --apply, or" in replacing.next_step(Verdict.SUSPECT_SNAPSHOT)
-    assert "tiersnap repair /a /b --topic 'ord.*' --apply" in COMMANDS.next_step(Verdict.MISSING_SNAPSHOT)
-    assert "tiersnap transactions find-hanging /a /b --topic 'ord.*' --all names" in COMMANDS.next_step(
-        Verdict.ABOVE_LSO
-    )
-
-
-def test_host_commands_leave_the_name_of_a_verdict_as_it_is() -> None:
-    assert COMMANDS.of("if it says GAP_IN_REMOTE: --remote REMOTE") == "if it says GAP_IN_REMOTE: --remote s3://b/t"
+    assert PLACE.clears(Verdict.READY) == f"{TIER} --apply"
+    replacing = Place(("tier", "/a", "--replace", "--remote", "/r"))
+    assert "tiersnap tier /a --replace --remote /r --apply, or" in replacing.clears(Verdict.SUSPECT_SNAPSHOT)
+    assert "tiersnap repair /a /b --topic 'ord.*' --apply" in PLACE.clears(Verdict.MISSING_SNAPSHOT)
+    assert "tiersnap transactions find-hanging /a /b --topic 'ord.*' --all names" in PLACE.clears(Verdict.ABOVE_LSO)
 
 
 def test_tier_says_the_command_that_tiers_and_it_does(disks: list[Path], tmp_path: Path) -> None:
