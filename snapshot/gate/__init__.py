@@ -1,1 +1,1 @@
-"""Readiness: one verdict a segment."""
+"""The gate: verdicts of segments, trusted snapshots, exit codes and next steps."""

@@ -1,8 +1,8 @@
 """Judge whether a broker's copy task works, and when it copies a segment. Pure: no cluster, no store.
 
-Brokers know no claims: beside a copy task that works, what tiersnap uploads is copied a second time. So READY segments
-are left to it. That it works says the cluster, where one was asked; else a segment that a broker uploaded a short while
-ago, by the clock of the store.
+Brokers know no claims: a working copy task copies the segments that tiersnap uploads a second time. So READY segments
+are left to it. The cluster shows whether it works. Without a cluster, a recent upload by a broker shows it, by the
+clock of the store.
 
 Since 4.4 a copy task waits for `remote.copy.lag.ms` and `.bytes` (KIP-1241). Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.
@@ -94,8 +94,7 @@ class ClusterAnswer:
     """The answer of a cluster about partitions."""
 
     tasks: CopyTasks | None = None  # None where no cluster was asked
-    # Of all remote segments that its records name, by the id of each topic that it shows; None where none was asked, or
-    # its records are not all there any more.
+    # Ids of remote segments that its records name, by topic id; None if no cluster was asked, or if it lost records.
     segment_ids: Mapping[str, frozenset[str]] | None = None
 
 
@@ -122,7 +121,7 @@ class BesideBrokers:
     tasks: CopyTasks | None = None  # what the cluster says; None where none was asked
 
     def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
-        """Return the broker that is at work at a partition, None where none is known to be.
+        """Return the broker that copies the partition, None if none is known.
 
         Args:
             wrote_at: ms by the store's clock, when a broker last wrote an object of a segment; None where none did.

@@ -1,4 +1,4 @@
-"""One verdict a segment: may it be tiered, and if not, what stands in the way and which command clears it.
+"""One verdict for each segment: whether it may be tiered, and if not, the reason and the command that clears it.
 
 The rules are those of kafka's RemoteLogManager.RLMCopyTask (a segment is copied iff it reaches above the highest remote
 offset and its next base offset <= last stable offset; never the active one, never a compacted or internal topic) and of
@@ -21,7 +21,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
-# What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
+# Later segments do not wait for these: the broker, too, copies on above the highest remote offset.
 _LETS_PASS = SETTLED | {
     *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER),
     Verdict.INDEX_DAMAGED,
@@ -58,12 +58,12 @@ def judge(
     """Verdicts of a partition's segments, given and returned in ascending base offset.
 
     Args:
-        coverage: what remote storage holds of the log's lineage.
-        unverified: base offsets of segments that may go with a file that nobody compared, as `--scan window` has it.
-        broker: copies the partition's segments, and the READY ones are left to it; None where none is at work.
-        beyond_broker: base offsets of segments that no broker can copy, since they have no snapshot file: what is READY
-            from the first of them on is not left to one, unless something before it is.
-        mends_indexes: what is READY is uploaded by tiersnap, which makes wrong indexes again, and by no broker.
+        coverage: offsets of the log's lineage in remote storage.
+        unverified: base offsets of segments that may be uploaded with a file that was not compared (`--scan window`).
+        broker: copies the partition's segments, so READY ones are left to it; None if no broker copies them.
+        beyond_broker: base offsets of segments without a snapshot file, which no broker can copy. READY segments from
+            the first one on are not left to the broker, unless an earlier segment is.
+        mends_indexes: tiersnap uploads READY segments and rebuilds wrong indexes.
     """
     blocked_by: Readiness | None = None
     known = tuple(segments)

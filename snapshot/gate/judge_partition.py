@@ -61,9 +61,9 @@ class Policy:
 
     replace: bool  # a computed object takes the place of a file that is not to be trusted
     expiry: BrokerExpiry
-    # The scan left out what lies before a window: a broker's file there is taken without a comparison.
+    # The scan read only a window: an older file of a broker is taken without a comparison.
     is_bounded: bool = False
-    beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
+    beside: BesideBrokers = NO_BROKERS  # the signs of a working broker, to which segments are left
     mends_indexes: bool = False  # what is READY is uploaded, with wrong indexes made again
 
     def judge(
@@ -138,16 +138,16 @@ class Policy:
         return computed(found.provenance) if self.is_object(found) else found.comparison
 
     def _is_taken(self, found: SnapshotAt) -> bool:
-        """Return whether the broker's file is tiered without a comparison: it was read, and it lies before the window.
+        """Return whether the broker's file is uploaded without a comparison: it was read and is older than the window.
 
-        Not of a log that begins in remote storage and nobody knows how: it may be of a replica that was rebuilt.
+        A log whose state at its remote start is unknown may be of a rebuilt replica, so its files are not taken.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
 
 
 def open_at(base_offset: int, before: SnapshotAt | None) -> OpenTransactions | None:
-    """Return the transactions open where a segment begins, None where nobody knows."""
+    """Return the transactions that are open at the base offset, None if they are unknown."""
     if before is None:
         return () if base_offset == 0 else None  # before the first record of a topic nothing was open
     return before.open_transactions

@@ -8,17 +8,17 @@ from enum import StrEnum
 class SnapshotVerdict(StrEnum):
     """The verdict on a boundary's snapshot file."""
 
-    MATCHES = "MATCHES"  # says what the log says
-    EXTENDS = "EXTENDS"  # says that and more, about batches which the log no longer holds
+    MATCHES = "MATCHES"  # equals the fold of the log
+    EXTENDS = "EXTENDS"  # holds more than the fold, from batches that the log has lost
     MISSING = "MISSING"
     CORRUPT = "CORRUPT"  # not readable as a snapshot
     SUSPECT = "SUSPECT"  # readable, contradicts the log
-    UNVERIFIED = "UNVERIFIED"  # never compared: the log is damaged below it, or nobody looked
+    UNVERIFIED = "UNVERIFIED"  # not compared: the log is damaged below it, or the file cannot be read
     NOT_COMPARED = "NOT_COMPARED"  # the log begins in remote storage, which was not asked
 
     @property
     def is_trusted(self) -> bool:
-        """Return whether the file says all that the log says."""
+        """Return whether the file holds every producer that the log holds."""
         return self in TRUSTED
 
 
@@ -26,16 +26,22 @@ class Provenance(StrEnum):
     """The provenance of a snapshot's content."""
 
     BROKER = "BROKER"
-    BROKER_UNVERIFIED = "BROKER_UNVERIFIED"  # nobody compared it: it lies before the window that was scanned
-    COMPUTED = "COMPUTED"  # from offset 0, or from a snapshot that says all that the log says, and more
-    COMPUTED_FROM_LOG_START = "COMPUTED_FROM_LOG_START"  # what came before is gone, as it would be for a broker
-    COMPUTED_FROM_SNAPSHOT = "COMPUTED_FROM_SNAPSHOT"  # of a tiered log: from the one known where its files begin
-    COMPUTED_FROM_LOCAL_START = "COMPUTED_FROM_LOCAL_START"  # what came before is in remote storage, and was not seen
-    COMPUTED_WITHIN_WINDOW = "COMPUTED_WITHIN_WINDOW"  # what came before the scanned window may have expired
+    BROKER_UNVERIFIED = "BROKER_UNVERIFIED"  # not compared: it is older than the scan window
+    COMPUTED = "COMPUTED"  # from offset 0, or from a trusted snapshot
+    COMPUTED_FROM_LOG_START = (
+        "COMPUTED_FROM_LOG_START"  # retention deleted the earlier records, so a broker would compute the same
+    )
+    COMPUTED_FROM_SNAPSHOT = (
+        "COMPUTED_FROM_SNAPSHOT"  # of a tiered log: from the remote snapshot at its first local offset
+    )
+    COMPUTED_FROM_LOCAL_START = (
+        "COMPUTED_FROM_LOCAL_START"  # the earlier records are in remote storage and were not read
+    )
+    COMPUTED_WITHIN_WINDOW = "COMPUTED_WITHIN_WINDOW"  # producers from before the scan window may be missing
 
     @property
     def lacks_start(self) -> bool:
-        """Return whether producers may be missing that a broker restored from remote storage knows."""
+        """Return whether the content may lack producers of the remote log."""
         return self is Provenance.COMPUTED_FROM_LOCAL_START
 
 

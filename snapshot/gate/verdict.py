@@ -1,9 +1,9 @@
-"""The verdicts on a segment, the level of each, and its meaning.
+"""The verdicts on a segment, their order, the level of each, and its meaning.
 
-A partition, a topic or the cluster gets the worst verdict that any of its segments has. Worst is what needs a person
-most: first damage, then what is missing, then what clears by itself, then what is ready, last what is settled.
+A partition, a topic or the cluster gets the worst verdict of its segments. The order: damage, missing parts, verdicts
+that clear by themselves, ready segments, settled segments.
 GAP_BEFORE ranks below ABOVE_LSO because it is never the cause: the segment that it waits for is in the same partition.
-ALREADY_TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, or no healthy partition would ever be called tiered.
+ALREADY_TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, because every partition has an active segment.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Verdict(StrEnum):
 class Level(StrEnum):
     """The reaction that a verdict asks for."""
 
-    BLOCKED = "BLOCKED"  # somebody has to do something
+    BLOCKED = "BLOCKED"  # a person must act
     PENDING = "PENDING"  # clears by itself, or behind something else
     READY = "READY"  # the next run with --apply tiers it
-    SETTLED = "SETTLED"  # nothing to do: tiered, left to a broker that works, or never to be
+    SETTLED = "SETTLED"  # nothing to do: tiered, left to a working broker, or never tiered
 
 
 # By level, worst first: the meaning of each verdict.
@@ -105,15 +105,15 @@ RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERIT
 LEVEL: dict[Verdict, Level] = {verdict: level for level, said in _SAID.items() for verdict in said}
 MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for verdict, meaning in said.items()}
 
-# A segment with one of these is nobody's problem: it is done, or the next run tiers it.
+# The segment is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # A person must clear these.
 BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
 # The segment's finding says more: it is no problem if the file was deleted meanwhile.
 TOLD_BY_FINDING = frozenset({Verdict.CORRUPT_SEGMENT, Verdict.UNREADABLE_SEGMENT})
-# Segments that ought to be in remote storage and cannot go: the bytes that wait.
+# Segments that should be in remote storage and cannot be uploaded: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
-# Segments that remote storage is not for; percentages leave them out.
+# Kafka never tiers these segments; percentages leave them out.
 NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
 # From done to worst: the order of bars and legends, which read from left to right.
 DISPLAY_ORDER: tuple[Verdict, ...] = (
@@ -125,7 +125,7 @@ DISPLAY_ORDER: tuple[Verdict, ...] = (
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Return the worst of some verdicts, None of none."""
+    """Return the worst verdict, None without one."""
     return min(verdicts, key=RANK.__getitem__, default=None)
 
 

@@ -193,7 +193,7 @@ def test_the_other_questions_are_answered_with_a_command_where_nobody_looked() -
     page = failover_html(summarise(sample_table(), given), ExactlyOnce()).replace("</span> <span>", " ")
     assert f"tiersnap simulate {LOG_DIR} --topic &#39;a b&#39; --from empty" in page
     commands = [step.command for cause in summarise(sample_table(), given).causes for step in cause.steps]
-    assert f"tiersnap transactions find-hanging {LOG_DIR} --all --topic 'o.*'" in commands
+    assert f"tiersnap transactions find-hanging {LOG_DIR} --topic 'o.*' --all" in commands
 
 
 def test_the_page_of_what_was_lost_shows_the_worst_first() -> None:
