@@ -15,6 +15,7 @@ import pyarrow as pa
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.gate.remote_check import CHECKS
 from tiersnap.snapshot.installed import with_extra
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
@@ -28,11 +29,12 @@ from tiersnap.snapshot.report.from_tables import (
     failover_of,
 )
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_checked
+from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, PARTITIONS, FactKind, newest_results
 from tiersnap.snapshot.tables.readiness import VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
-from tiersnap.snapshot.tables.schemas import RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS, VERSION_KEY
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -46,6 +48,7 @@ _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s
 _QUERY = {"datafusion.execution.target_partitions": "1"}
 # Readers need no states, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != DELTAS]
+_FINDING_COLUMNS = (*PARTITION_KEY, "kind", "part", "run", *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
@@ -131,6 +134,13 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
         topic_id = None if found.replayed is None else found.replayed.facts.topic_id
         there = [each.attempt for each in states[found.topic, topic_id, found.partition] if each.is_there]
         yield VERDICTS.batch(each.verdict for each in judge.judged(found, there))
+
+
+def findings(warehouse: str) -> Iterator[Finding]:
+    """Yield the damage that the newest replay of each partition found."""
+    kinds = [str(kind) for kind in (FactKind.REPLAYED, FactKind.FINDING, FactKind.GONE)]
+    for each in newest_results(read_table(warehouse, "partitions", list(_FINDING_COLUMNS), kinds)):
+        yield from each.findings
 
 
 def failover(warehouse: str) -> Failover:

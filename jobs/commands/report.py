@@ -154,20 +154,23 @@ def report(
     folder: Path | None,
     replace: bool,
     broker_expiry: BrokerExpiry,
-) -> None:
+) -> int:
     """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
     tiersnap report --warehouse s3://lake/tiersnap
     tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl
     tiersnap report --warehouse s3://lake/tiersnap --to page
 
-    Facts are those of the last run, verdicts are of now.
+    Facts are those of the last run, verdicts are of now. Exits as scan does if the same segments, findings and replicas
+    without producers are in its way.
     """
     import pyarrow as pa
 
-    from tiersnap.jobs.delta_tables import audit, copies, failover, last_run, readiness, remote_checks
+    from tiersnap.jobs.delta_tables import audit, copies, failover, findings, last_run, readiness, remote_checks
     from tiersnap.jobs.host_report import disks_below
     from tiersnap.snapshot.gate.copy_task import BesideBrokers
+    from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
+    from tiersnap.snapshot.gate.verdict import problems_of
     from tiersnap.snapshot.report.exactly_once import ExactlyOnce
     from tiersnap.snapshot.report.model import with_remote_checks
     from tiersnap.snapshot.report.summary import summarise
@@ -200,6 +203,9 @@ def report(
         summary = dataclasses.replace(with_remote_checks(summary, remote_checks(warehouse)), forgetful=forgetful)
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
+    verdicts = {verdict: count.segments for verdict, count in summary.cluster.verdicts.items()}
+    without_producers = (OtherProblem.REPLICA_WITHOUT_PRODUCERS for _ in forgetful)
+    return exit_code_of([*problems_of(verdicts), *findings(warehouse), *without_producers])
 
 
 def _show_topics(output: Output, report: Report, members: ReportSummary | None, *, by_partition: bool) -> None:

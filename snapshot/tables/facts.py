@@ -119,6 +119,7 @@ class StoredResults:
         replayed: None where no replay is among the facts.
         state: DELTA_DTYPE, the state to start from.
         snapshots, segments: by offset, ascending.
+        findings: damage that the replay found.
     """
 
     log_dir: str
@@ -128,6 +129,7 @@ class StoredResults:
     state: np.ndarray
     snapshots: dict[int, SnapshotAt]
     segments: dict[int, SegmentFacts]
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def of(cls, rows: Sequence[tuple[Fact, np.ndarray]]) -> StoredResults:
@@ -143,6 +145,7 @@ class StoredResults:
             np.concatenate([NO_DELTAS, *(deltas for _, deltas in states)]),
             dict(sorted(snapshots.items())),
             dict(sorted(segments.items())),
+            tuple(each.finding for each in facts if each.finding is not None),
         )
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.fleet_joins import Row, Tables, partition_change
+from tests.reference.local_facts import local_facts
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
 from tests.unit import test_exit_codes_remote as remote
@@ -44,9 +46,12 @@ this page. 0 is fine, 2 usage or configuration, 3 transient, 4 refused until a p
 storage, *-a* with `--apply`. `doctor` reads names and small files, `transactions list` the partitions of
 `__transaction_state`, and `collect` ships what it reads for `run` to judge; the plan of `decode` reads no segment.
 `run`, `decode` and `audit` stand here without Spark: what they refuse before Spark starts, and what they make of the
-findings and verdicts of the same host. `tests/spark/test_exit_codes.py` holds that Spark finds the same.
+findings and verdicts of the same host. `report` reads tables that a replay without remote storage wrote: they hold no
+finding outside a partition, and do not tell a lost `.index`. `tests/spark/test_exit_codes.py` holds that Spark finds
+the same.
 
 """
+NOW_MS = 1_795_265_100_000  # NOW
 Words = Callable[[Site], list[str | Path]]
 Task = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -92,12 +97,13 @@ COMMANDS: dict[str, Words] = {
 # `run`, by the `tier` that does the same on one host.
 RUNS = {"run": "tier", "run -a": "tier -a"}
 DECODES = ("decode", "decode -a", "audit")
-COLUMNS = (*COMMANDS, *RUNS, *DECODES)
+COLUMNS = (*COMMANDS, *RUNS, *DECODES, "report")
 
 
 def called(site: Site) -> Iterator[int | None]:
     """The exit code of each command, in their order, and of RUNS; None where there is nothing to call it with."""
     done: dict[str, Ran] = {}
+    reported = code_of_report(site)
     for name, words_of in COMMANDS.items():
         if words := words_of(site):
             done[name] = tiersnap(*words)
@@ -109,6 +115,7 @@ def called(site: Site) -> Iterator[int | None]:
     for name, of_host in RUNS.items():
         yield code_of_run(site, done[of_host], apply=name.endswith("-a"))
     yield from codes_of_decode(site)
+    yield reported
 
 
 def assert_plan_is_true(plan: Ran, applied: Ran) -> None:
@@ -157,6 +164,19 @@ def codes_of_decode(site: Site) -> Iterator[int]:
     yield int(exit_code_of(kinds))
     kinds += [FindingKind(row["finding_kind"]) for row in decoded if row["finding_kind"] is not None]
     yield from [int(exit_code_of(kinds))] * 2
+
+
+def code_of_report(site: Site) -> int | None:
+    """The exit code of `report` over the facts of a replay without remote storage; None if there are no facts."""
+    tables = site.remote.with_name("reported")
+    try:
+        batches = [batch for log_dir in site.log_dirs for batch in local_facts(log_dir, run=1, now=NOW_MS)]
+    except (OSError, TiersnapError):
+        return None
+    if not batches:
+        return None
+    write_deltalake(tables / "partitions", pa.Table.from_batches(batches))
+    return tiersnap("report", "--warehouse", tables, *NOW).exit_code
 
 
 def _rows(task: Task, rows: list[Row], schema: pa.Schema) -> list[Row]:
