@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """Whether a command that uploads publishes, and how the remote location is proven."""
+    """The wish to publish what a command uploads, and how the remote location is proven."""
 
     proof: ProofRequest
     no_publish: bool = False

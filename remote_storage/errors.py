@@ -177,6 +177,10 @@ class UnprovenPlaceError(GateError):
     """Raised when nothing proves that brokers read the place to which segments were tiered."""
 
 
+class UnprovenLogError(GateError):
+    """Raised when nothing shows that a local log is the leader's, before segments that were uploaded of it count."""
+
+
 class CopyingSwitchedOnError(UnfinishedError):
     """Told of when copying was switched on while segments were published: the copier may have copied some of them."""
 

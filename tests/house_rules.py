@@ -29,6 +29,7 @@ _MAY_COLLECT = {
     "jobs/pipeline/class_archive.py": "ten rows that nobody keeps",
     "jobs/pipeline/decoding.py": "counts by kind, and the first thousand findings",
     "jobs/pipeline/counts.py": "two rows of sums, and the first few findings and failures",
+    "jobs/pipeline/publishing.py": "the partitions and segments that the driver tells brokers of",
     "jobs/pipeline/run.py": "sums by partition and verdict, and how many partitions are replayed",
     "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/checking.py": "counts by verdict, the first thousand unsound segments, and a sum a partition",

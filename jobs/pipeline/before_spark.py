@@ -18,6 +18,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
+from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
@@ -54,6 +55,7 @@ class RunInput:
     leaders: pa.Table | None = None
     copy_tasks: CopyTasks | None = None
     told: Mapping[str, ToldOfPartition] = field(default_factory=dict)  # by folder name
+    teller: TellBrokers | None = None  # publishes what is uploaded
 
     @property
     def topics(self) -> set[str]:
@@ -61,7 +63,12 @@ class RunInput:
         return {folder.rpartition("-")[0] for _, folder in self.found.folders}
 
 
-def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster | None) -> RunInput:
+def run_input(
+    settings: RunSettings,
+    store: ObjectStore | None,
+    cluster: Cluster | None,
+    publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
+) -> RunInput:
     """Return what a run starts from, or refuse the run; it writes nothing but a probe, and that with `apply` alone.
 
     Raises:
@@ -71,7 +78,7 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
         TransientError: the store or the cluster does not answer.
         RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
         ConditionsIgnoredError: the store ignores the conditions that claims rest on.
-        WrongPlaceError: the running broker of a source on this host reads another location.
+        WrongPlaceError: the running broker of a source on this host, or the cluster, reads another location.
     """
     found = discover(settings.sources, settings.topics, log_starts=settings.log_starts)
     store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
@@ -82,6 +89,9 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
     if cluster is None:
         return given
     check_cluster(cluster, found.owners)
+    given = replace(given, teller=publishes(store))
+    if given.teller is not None:
+        given.teller.refuse_contradiction()
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
     if settings.left_for is not None:

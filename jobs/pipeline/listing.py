@@ -22,6 +22,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     STATES,
     TOPIC_PARTITION,
 )
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, NOTHING_TOLD, SourceFolder, ToldOfPartition
 
 FOLDERS_PER_TASK = 200
@@ -80,6 +81,18 @@ def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
     left_out = _marked(listed, leaders).where("_replicas > 1").groupBy("topic", "partition", "leader")
     counts = left_out.agg(F.count("*").alias("replica_count"), F.max("_leads").alias("is_led"))
     return counts.where("not is_led").select("topic", "partition", "replica_count", "leader")
+
+
+def still_there(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
+    """Return the listed partitions (PARTITION_KEY), and those that were found and that nobody is known to lead.
+
+    Of the latter nobody knows that they are led elsewhere.
+    """
+    there = listed.select(*PARTITION_KEY)
+    if leaders is None:
+        return there
+    left_alone = found.join(unled(found, leaders), on=["topic", "partition"], how="left_semi")
+    return there.unionByName(left_alone.select(*PARTITION_KEY))
 
 
 def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:

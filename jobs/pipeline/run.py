@@ -40,7 +40,6 @@ from tiersnap.jobs.text_files import unknown_topics
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.remote_location import open_location
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
@@ -92,29 +91,18 @@ def run(
         UsageError: two sources hold the same partition; a source is of another cluster; the workers lack the package.
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
-    given = run_input(settings, store, cluster)
-    teller = publishes(given.store)
-    if teller is not None:
-        teller.refuse_contradiction()
+    given = run_input(settings, store, cluster, publishes)
     with spoken("the run failed"), only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
         with sized_for(warehouse.spark, len(given.found.folders)) as tasks:
-            return _Run(warehouse, settings, given, teller, tasks, talk).run()
+            return _Run(warehouse, settings, given, tasks, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        settings: RunSettings,
-        given: RunInput,
-        teller: TellBrokers | None,
-        tasks: int,
-        talk: Talk,
-    ) -> None:
-        self._given, self._teller, self._most_tasks = given, teller, tasks
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, tasks: int, talk: Talk) -> None:
+        self._given, self._most_tasks = given, tasks
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._location = open_location(given.store, settings.layout)
         self._warehouse = warehouse
@@ -302,12 +290,7 @@ class _Run:
 
     def _gone(self, found: DataFrame, listed: DataFrame) -> DataFrame:
         """Rows of `partitions` for those that are not where they were: a report of the tables leaves them out."""
-        there = listed.select(*PARTITION_KEY)
-        if self._leaders is not None:
-            # Of a partition that nobody is known to lead nobody knows that it is led elsewhere.
-            unled = listing.unled(found, self._leaders)
-            left_alone = found.join(unled, on=["topic", "partition"], how="left_semi")
-            there = there.unionByName(left_alone.select(*PARTITION_KEY))
+        there = listing.still_there(found, listed, self._leaders)
         table, settings = self._warehouse.read("partitions"), self._settings
         return changes.gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=self._number)
 
@@ -337,9 +320,9 @@ class _Run:
         groups = rows.filter(is_verdict).drop_columns(["finding_kind", "is_gone"])
         if not outcome.verdicts:
             counts.count_findings(outcome, rows.filter(pc.invert(is_verdict)).to_pylist(), findings)
-        outcome.verdicts = {Verdict(each): sums for each, sums in _summed(groups, "verdict").items()}
+        outcome.verdicts = {Verdict(each): sums for each, sums in summary.segments_by(groups, "verdict").items()}
         ready = groups.filter(pc.equal(groups["verdict"], str(Verdict.READY)))
-        elsewhere = _summed(ready, "log_dir")
+        elsewhere = summary.segments_by(ready, "log_dir")
         outcome.ready_elsewhere = {
             self._collected[each]: elsewhere[each] for each in elsewhere if each in self._collected
         }
@@ -369,15 +352,10 @@ class _Run:
 
     def _publish(self, listed: DataFrame, *, is_tiered: bool) -> None:
         """Tell brokers of uploaded segments, topic by topic; the driver alone talks to the cluster."""
-        if self._teller is None:
-            return
-        table = self._warehouse.read("remote_log_segments")
-        rows = publishing.waiting(table, listed, self._number) if is_tiered else []
-        waiting = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
-        leading = {(each.topic, each.partition): each.log_dir for each in rows}
-        uploaded = publishing.uploaded(table, self._number) if rows else ()
-        done = self._teller.run(waiting, self._given.topics, uploaded, leading)
-        counts.count_published(self._outcome, done, apply=self._settings.apply)
+        if self._given.teller is not None:
+            table = self._warehouse.read("remote_log_segments") if is_tiered else None
+            done = publishing.publish(self._given.teller, table, listed, self._number, self._given.topics)
+            counts.count_published(self._outcome, done, apply=self._settings.apply)
 
     def _sweep(self, listed: DataFrame) -> None:
         """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
@@ -421,9 +399,3 @@ class _Run:
         made = summary.to_report(groups, self._judged, outcome.info, self._spark)
         made = with_remote_checks(made, checking.verified(self._warehouse))
         outcome.report = replace(made, forgetful=tuple(outcome.forgetful))
-
-
-def _summed(groups: pa.Table, name: str) -> dict[str, int]:
-    """Segments by the values of a column."""
-    sums = groups.group_by(name).aggregate([("segments", "sum")])
-    return {row[name]: row["segments_sum"] for row in sums.to_pylist()}

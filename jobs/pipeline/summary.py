@@ -145,3 +145,9 @@ class KnownForgetful:
     def rows(self) -> list[dict[str, object]]:
         """Return them as the settings of the run keep them."""
         return [asdict(each) for each in self.after]
+
+
+def segments_by(groups: pa.Table, name: str) -> dict[str, int]:
+    """Return the segments of groups by the values of a column."""
+    sums = groups.group_by(name).aggregate([("segments", "sum")])
+    return {row[name]: row["segments_sum"] for row in sums.to_pylist()}

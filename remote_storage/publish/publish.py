@@ -118,7 +118,10 @@ class Publish:
     talk: Callable[[str], None] = lambda _: None  # told what is done, and what takes a while
     # ids of segments that this run has uploaded: it read them from the log, and compared them on their way
     uploaded: frozenset[str] = frozenset()
+    # sees that the log of a partition, up to an offset, is the leader's; raises a TiersnapError if it is not
+    check_leader: Callable[[TopicIdPartition, int], None] = lambda *_: None
     _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
+    _seen: dict[TopicIdPartition, int] = field(default_factory=dict)  # up to which offset a log is the leader's
 
     @cached_property
     def _paused(self) -> PausedTopics:
@@ -251,7 +254,7 @@ class Publish:
         whole = partial(self._complete_segments, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             cache = reader.read_to_end()
-            return plan_publication(
+            plans = plan_publication(
                 self.cluster,
                 cache,
                 lineage,
@@ -260,6 +263,18 @@ class Publish:
                 complete_segments=whole,
                 doubts=self._find_doubts,
             )
+        return [self._of_leader(plan) for plan in plans]
+
+    def _of_leader(self, plan: PublishPlan) -> PublishPlan:
+        """Return the plan, refused if its segments may not be of the leader's log."""
+        if not plan.is_open or self._seen.get(plan.partition) == plan.next_offset:
+            return plan
+        try:
+            self.check_leader(plan.partition, plan.next_offset)
+        except TiersnapError as refusal:
+            return replace(plan, refusal=refusal)
+        self._seen[plan.partition] = plan.next_offset
+        return plan
 
     def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]

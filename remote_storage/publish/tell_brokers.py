@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from tiersnap.remote_storage.check.local_log import logs_of_replicas
+from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs, logs_of_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import is_marked
-from tiersnap.remote_storage.errors import ClusterRefusedError
+from tiersnap.remote_storage.errors import ClusterRefusedError, UnprovenLogError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.lock import is_in_use
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -76,20 +80,36 @@ class TellBrokers:
         paused = paused_topics(cluster, topics)
         if not finished and not paused:
             return Published(())
-        is_unread = any(each.id.segment_id not in uploaded for each in finished)
-        compared = self.log_dirs if is_unread else ()
+        logs = logs_of_replicas(self.location, self.log_dirs, self.selection, self.expiry, leading)
         job = Publish(
             cluster,
             self.place.metadata_topic,
             self.location,
             partial(self.place.prove, self.location),
             () if can_speak(cluster.properties) else tuple(self.log_dirs),
-            local=logs_of_replicas(self.location, compared, self.selection, self.expiry, leading),
+            local=logs,
             expiry=self.expiry,
             talk=self.place.talk,
             uploaded=frozenset(uploaded),
+            check_leader=partial(self._check_leader, logs),
         )
         return job.run(finished, apply=self.place.apply, topics=paused)
+
+    def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
+        """See that a partition's log is the leader's; raises as LeaderLog.check_has."""
+        local = logs.of(partition)
+        if local is None or _is_running(local):
+            return
+        try:
+            LeaderLog(self.place.cluster, partition.topic, partition.partition).check_has(local, end_offset)
+        except UnprovenLogError:
+            if not self.place.is_unproven_allowed:
+                raise
+
+
+def _is_running(local: LocalLog) -> bool:
+    """Return whether a broker runs with the log directory of a local log; one of its cluster, as was asked before."""
+    return local.filesystem is LOCAL and is_in_use(Path(local.partition.path).parent)
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:

@@ -46,10 +46,10 @@ def _batches(clone: Clone | None) -> dict[int, list[bytes]]:
         return clone is not None and offset >= clone.parted_at
 
     def data(offset: int, count: int, sequence: int, epoch: int = 0) -> bytes:
-        producer, payload = 7, b"v"
+        producer, payload, time = 7, b"v", lb.TIMESTAMP
         if clone is not None and has_parted(offset):
-            producer, payload = clone.producer, clone.payload
-        return lb.data_batch(offset, count, producer, 0, sequence, leader_epoch=epoch, payload=payload)
+            producer, payload, time = clone.producer, clone.payload, time + 1
+        return lb.data_batch(offset, count, producer, 0, sequence, timestamp=time, leader_epoch=epoch, payload=payload)
 
     return {
         0: [data(0, 4, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],

@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 
 from tests.protocol.faults import Fault, Faults, FaultStore
-from tests.protocol.logs import BASES, END, PARTITION, epoch_of, new_disk
+from tests.protocol.logs import BASES, END, PARTITION, epoch_of, new_disk, template
 from tests.protocol.logs import end_of as end_of_segment
 from tests.protocol.memory_store import MemoryStore
 from tests.protocol.model_brokers import ModelBrokers
@@ -91,6 +91,7 @@ class World:
     def __post_init__(self) -> None:
         self.disks = {name: new_disk(self.folder / name, bases, self.snapshots) for name, bases in self.bases.items()}
         self.brokers = ModelBrokers(self.cluster, self.store, self.disks["a"])
+        self.cluster.leader_folder = template(BASES) / "orders-0"
         self.faults = Faults(self.dice, before_put=self.before_put)
         self.number = 0
         self.readable_before: set[int] = set()

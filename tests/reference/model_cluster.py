@@ -17,11 +17,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
 
+from tests.reference.log_records import records_from
 from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata import metadata_records
@@ -66,8 +68,10 @@ class Message:
     """A record as a consumer gets it."""
 
     at: At
-    content: bytes
+    content: bytes | None
     told: Sequence[Header] = ()
+    keyed: bytes | None = None
+    stamp: tuple[int, int] = (0, -1)
 
     def error(self) -> None:
         return None
@@ -78,8 +82,14 @@ class Message:
     def offset(self) -> int:
         return self.at.offset
 
-    def value(self) -> bytes:
+    def value(self) -> bytes | None:
         return self.content
+
+    def key(self) -> bytes | None:
+        return self.keyed
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.stamp
 
     def headers(self) -> Sequence[Header]:
         return self.told
@@ -110,6 +120,7 @@ class ModelCluster(Cluster):
         self.of_brokers = {"remote.log.manager.task.interval.ms": "1000"}
         self.leader_epoch = 0  # of all partitions; a restart of the broker ends it
         self.hides_newest = 0
+        self.leader_folder: Path | None = None  # the whole log of a topic that clients read
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
 
@@ -222,6 +233,17 @@ class ModelCluster(Cluster):
     def producer(self, properties: Mapping[str, object]) -> Any:
         return ModelProducer(self, properties["on_delivery"])
 
+    def fetch(self, at: TopicPartition) -> list[Message]:
+        """The record that a consumer of a user topic is given."""
+        if self.leader_folder is None:
+            raise ClusterRefusedError(f"reading {at.topic}: TOPIC_AUTHORIZATION_FAILED", code="29")
+        found = next(records_from(self.leader_folder, at.offset), None)
+        if found is None:
+            return []
+        kind = TIMESTAMP_LOG_APPEND_TIME if found.is_append_time else TIMESTAMP_CREATE_TIME
+        stamp = (kind, found.timestamp)
+        return [Message(At(at.topic, at.partition, found.offset), found.value, keyed=found.key, stamp=stamp)]
+
     def _topic(self, name: str) -> ModelTopic:
         if name == METADATA_TOPIC:
             return self.of_records
@@ -236,9 +258,14 @@ class ModelConsumer:
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
         self._next: dict[int, int] = {}
+        self._read: TopicPartition | None = None  # of a user topic
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._next = {each.partition: self._begin(each) for each in partitions}
+        wanted = list(partitions)
+        self._read = next((each for each in wanted if each.topic != METADATA_TOPIC), None)
+        if self._read is not None:
+            return
+        self._next = {each.partition: self._begin(each) for each in wanted}
         self._cluster.read_to = self._next
 
     def _begin(self, at: TopicPartition) -> int:
@@ -247,6 +274,8 @@ class ModelConsumer:
         return max(0, end + at.offset + 2000) if at.offset < -2000 else 0
 
     def consume(self, count: int, timeout: float) -> list[Message]:
+        if self._read is not None:
+            return self._cluster.request("fetch", partial(self._cluster.fetch, self._read))
         messages = []
         for partition, offset in self._next.items():
             for number, (value, headers) in enumerate(self._cluster.log[partition][offset:], offset):

@@ -1,0 +1,143 @@
+"""See that a local log is the leader's, by one record that brokers return, before its segments are published.
+
+A clone of a log directory may have the ids, leader epochs, offsets and sizes of the leader's log. Two logs that parted
+do not meet again: clients or brokers stamp other times, keys or values. So one record behind the segments to be
+published is enough. Where a running broker of the cluster holds the log directory no record is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.cluster.client import PASSING, Cluster
+from tiersnap.remote_storage.errors import (
+    BrokerUnavailableError,
+    ClusterRefusedError,
+    DivergedLogError,
+    UnprovenLogError,
+)
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
+from tiersnap.snapshot.units import utc
+
+if TYPE_CHECKING:  # an extra
+    from confluent_kafka import Message
+
+_SECONDS = 30.0
+_AT_ONCE = 1.0
+
+
+@dataclass(frozen=True)
+class LeaderLog:
+    """The log of one partition as its leader has it."""
+
+    cluster: Cluster
+    topic: str
+    partition: int
+
+    def check_has(self, local: LocalLog, end_offset: int) -> None:
+        """See that the leader's log is a local one up to an offset (exclusive).
+
+        Raises:
+            DivergedLogError: the leader has another record.
+            UnprovenLogError: the local log has no record to compare, or this user may not read the topic.
+            BrokerUnavailableError: no broker answered in time.
+        """
+        name = f"{self.topic}-{self.partition}"
+        (_, high_watermark), *_ = self.cluster.log_offsets([(self.topic, self.partition)]).values()
+        record = witness(local, end_offset, high_watermark)
+        if record is None:
+            raise UnprovenLogError(
+                f"{local.partition.path}: no record that the leader of {name} has can be read there",
+                hint="run the same command again once the leader has more records",
+            )
+        try:
+            found = self._read(record.offset)
+        except ClusterRefusedError as refused:
+            raise UnprovenLogError(
+                f"{name}: nothing shows that {local.partition.path} is the leader's log: {refused.message}",
+                hint="run it on the broker's host as the broker's user, or allow READ of the topic",
+            ) from refused
+        if _content(found) != (record.offset, record.key, record.value) or not _is_of_time(found, record.timestamp):
+            raise DivergedLogError(
+                f"{local.partition.path}: its record at offset {record.offset} ({utc(record.timestamp)}) is not that "
+                f"of the leader of {name}",
+                hint="two logs with one topic id: take the leader's log directory, and give a clone another --remote",
+            )
+
+    def _read(self, offset: int) -> Message:
+        from confluent_kafka import TopicPartition
+
+        consumer = self.cluster.consumer(
+            {
+                "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self.topic, self.partition, offset)])
+            deadline = time.monotonic() + _SECONDS
+            while time.monotonic() < deadline:
+                for message in consumer.consume(1, _AT_ONCE):
+                    error = message.error()
+                    if error is None:
+                        return message
+                    if error.name() not in PASSING:
+                        raise self.cluster.to_error(f"reading {self.topic}", error)
+        finally:
+            consumer.close()
+        raise BrokerUnavailableError(
+            f"{self.cluster.bootstrap_server}: no record of {self.topic}-{self.partition} within {_SECONDS:.0f} s",
+            hint="run the same command again",
+        )
+
+
+def witness(local: LocalLog, end_offset: int, high_watermark: int) -> LogRecord | None:
+    """Return a record of a local log from which on it is as it is below `end_offset`; None without one.
+
+    It is the first record behind that offset, if clients can read it, else the last one before it.
+    """
+    segments = local.partition.segments
+    behind = [each for each in segments if each.base_offset >= end_offset]
+    for each in behind:
+        first = next(iter(SegmentRecords(local.filesystem, each, check_crc=False)), None)
+        if first is not None:
+            if first.offset < high_watermark:
+                return first
+            break
+    return _last_before(local, [each for each in segments if each.base_offset < end_offset], end_offset)
+
+
+def _last_before(local: LocalLog, segments: Sequence[Segment], end_offset: int) -> LogRecord | None:
+    for each in reversed(segments):
+        found = None
+        for record in SegmentRecords(local.filesystem, each, check_crc=False):
+            if record.offset < end_offset:
+                found = record
+        if found is not None:
+            return found
+    return None
+
+
+def _content(message: Message) -> tuple[int | None, bytes | None, bytes | None]:
+    key, value = message.key(), message.value()
+    return message.offset(), _as_bytes(key), _as_bytes(value)
+
+
+def _as_bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _is_of_time(message: Message, timestamp: int) -> bool:
+    """Return whether a client stamped the message so; a broker's stamp is that of its whole batch, and not compared."""
+    from confluent_kafka import TIMESTAMP_CREATE_TIME
+
+    kind, at = message.timestamp()
+    return kind != TIMESTAMP_CREATE_TIME or at == timestamp
