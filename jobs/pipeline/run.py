@@ -138,7 +138,6 @@ class _Run:
         with self._timed("tier"):
             is_tiered = self._tier(groups, listed)
             self._sweep(listed)
-        with self._timed("publish"):
             self._publish(listed, is_tiered=is_tiered)
         counts.count_doubt(self._outcome, totals.doubted, self._store.uri)
         with self._timed("report"):
