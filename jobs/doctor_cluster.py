@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
+    from tiersnap.snapshot.log.selection import NamedLogDir
+    from tiersnap.snapshot.replay.remote_records import Records
 
 MOST_MISSING = 5
 _OF_MEND = (
@@ -147,13 +149,15 @@ class Compared:
     Attributes:
         layout: name of that which brokers read.
         location: whether brokers read there.
-        records: of the cluster, all of them.
+        records: of the cluster, all that are left.
+        has_all_records: none was deleted.
     """
 
     missing: Missing
     layout: str
     location: LocationVerdict
     records: MetadataCache
+    has_all_records: bool = False
 
 
 def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
@@ -175,7 +179,24 @@ def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[s
             return read_by_brokers(cluster, reader, lambda _: True).segments
 
         missing = find_missing(ask(), ask, reader.cache.ours, location)
-    return Compared(missing, location.layout.name, prover.verdict(location), reader.cache)
+    return Compared(
+        missing, location.layout.name, prover.verdict(location), reader.cache, not any(reader.log_starts.values())
+    )
+
+
+def records_here(cluster: Cluster | None, compared: Compared | None, log_dirs: Sequence[NamedLogDir]) -> Records | None:
+    """Return the records of the partitions in log directories: of the cluster, else of the replicas that lie there."""
+    from tiersnap.remote_storage.cluster.read_records import partitions_of, read_records, with_topic_ids
+    from tiersnap.remote_storage.metadata.recorded import read_replicas, recorded
+
+    if cluster is None:
+        return read_replicas(each.log_dir for each in log_dirs)
+    if compared is None:
+        return read_records(cluster, log_dirs)
+    return {
+        (each.topic, each.partition): recorded(compared.records, each, is_complete=compared.has_all_records)
+        for each in with_topic_ids(cluster, partitions_of(log_dirs))
+    }
 
 
 def as_records(compared: Compared) -> RemoteRecords:

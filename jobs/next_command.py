@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.gate.commands import Place
 
 NAMED = (
-    *("run", "tier", "repair", "verify", "publish", "simulate"),
+    *("run", "tier", "repair", "verify", "publish", "doctor", "simulate"),
     *("transactions find-hanging", "maintain remove-orphans"),
 )
 # Filled in where a command is shown, said each time, or of this one run's own output.
@@ -118,5 +118,7 @@ def _place_of_host(log_dirs: Sequence[str], tier: Sequence[str], remote: str) ->
     from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.next_step import Hole
 
-    values = {Hole.LOG_DIRS: log_dirs, Hole.REMOTE: (remote or UNKNOWN_REMOTE,)}
-    return Place(tier, values, kept_options(click.get_current_context()))
+    ctx = click.get_current_context()
+    server = given_options(ctx).get("bootstrap-server", ())[1:]
+    values = {Hole.LOG_DIRS: log_dirs, Hole.REMOTE: (remote or UNKNOWN_REMOTE,), Hole.SERVER: server}
+    return Place(tier, values, kept_options(ctx))

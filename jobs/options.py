@@ -312,9 +312,14 @@ class ToldBy:
     left_for: int | None = None
 
     def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
-        """Return what the cluster says, without one nothing; see ask_about_log_dirs."""
+        """Return what the cluster says; see ask_about_log_dirs.
+
+        Without a cluster only records are known, by the replicas of `__remote_log_metadata` in the log directories.
+        """
         if self.cluster is None:
-            return ClusterAnswer()
+            from tiersnap.remote_storage.metadata.recorded import read_replicas
+
+            return ClusterAnswer(records=read_replicas(each.log_dir for each in log_dirs))
         from tiersnap.remote_storage.cluster.copy_tasks import ask_about_log_dirs
 
         return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)

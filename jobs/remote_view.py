@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
+    from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.host.scanned import Inventory
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
+    from tiersnap.snapshot.replay.remote_records import Records
     from tiersnap.snapshot.replay.replay_start import Beginnings
 
 
@@ -34,13 +36,20 @@ class RemoteView:
         found += ["--path-style"] if self.s3.path_style else []
         return [*found, "--checksums", self.s3.checksums.value] if self.s3.checksums is not Checksums.AWS else found
 
-    def inventory(self, expiry: BrokerExpiry) -> HostInventory | None:
-        """Return what tells what is tiered; None without --remote. It is asked for something first."""
-        if self.remote is None:
+    def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
+        """Return the remote inventory of partitions: with --remote of the store, which is asked for something first.
+
+        Without --remote it is that of the records, and None without records.
+        """
+        if self.remote is None and records is None:
             return None
+        if self.remote is None:
+            from tiersnap.snapshot.host.recorded_inventory import RecordedInventory
+
+            return RecordedInventory(records or {})
         from tiersnap.remote_storage.inventory.host_inventory import HostInventory
 
-        return HostInventory(self._look(), expiry)
+        return HostInventory(self._look(records), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
         """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
@@ -62,9 +71,9 @@ class RemoteView:
 
         return open_existing_store(self.remote or "", self.s3, writes=False)
 
-    def _look(self) -> ObserveOnce:
+    def _look(self, records: Records | None = None) -> ObserveOnce:
         from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
 
         location = self.location()
         next(iter(location.store.list()), None)
-        return ObserveOnce(location)
+        return ObserveOnce(location, records=records)

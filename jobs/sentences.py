@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,6 +124,14 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
             f"not compared: {count_of(partitions, 'partition')}: what came before the files is in remote storage"
             f"; next: {place.text(VERIFY_REMOTE)}"
         )
+
+
+def tell_not_asked(output: Output, verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str]) -> None:
+    """Say how many segments brokers uploaded of which no record is known; nothing if there is none."""
+    from tiersnap.snapshot.gate.verdict import Verdict
+
+    if count := verdicts.get(Verdict.IN_REMOTE, 0):
+        output.talk(f"{count_of(count, 'segment')} {Verdict.IN_REMOTE}: {step_of(Verdict.IN_REMOTE)}")
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:

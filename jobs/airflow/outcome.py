@@ -2,7 +2,8 @@
 
     {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
      "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered",            what this run did
-     "tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes",              where the cluster stands
+     "tiered_segments", "uploaded_segments", "ready_segments",                              where the cluster stands
+     "waiting_segments", "waiting_bytes",
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
 
 Bytes are those of `.log` files. Keys follow snapshot.report.model.
@@ -24,7 +25,7 @@ from tiersnap.snapshot.units import count_of
 # An event is a row of Airflow's database.
 MOST_CAUSES = 20
 _OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
-_OF_CLUSTER = ("tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes")
+_OF_CLUSTER = ("tiered_segments", "uploaded_segments", "ready_segments", "waiting_segments", "waiting_bytes")
 _OF_CAUSE = ("verdict", "partitions", "segments", "bytes", "next_step")
 
 ClusterOutcome = dict[str, object]

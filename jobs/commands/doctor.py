@@ -27,6 +27,7 @@ from tiersnap.jobs.doctor_cluster import (
     lines_of,
     next_step,
     problems_of_cluster,
+    records_here,
     told_copies,
 )
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
@@ -74,6 +75,7 @@ class ExaminedLogDir:
     partitions: int
     segments: int
     bytes: int
+    in_remote: Annotated[ByName, Meta(description="closed segments that remote storage holds, by verdict")]
     blocked: ByName
     blocked_bytes: int
     missing_snapshots: int
@@ -175,7 +177,7 @@ def doctor(
     view = view if compared is None else replace(view, layout=compared.layout)
     is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
     answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
-    host = _look(output, situation, log_starts, view, broker_expiry) if log_dirs else Host(())
+    host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     host = _with_broker(host, broker)
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
@@ -198,7 +200,12 @@ def doctor(
 
 
 def _look(
-    output: Output, situation: Situation, log_starts: LogStarts, view: RemoteView, broker_expiry: BrokerExpiry
+    output: Output,
+    situation: Situation,
+    log_starts: LogStarts,
+    view: RemoteView,
+    broker_expiry: BrokerExpiry,
+    compared: Compared | None,
 ) -> Host:
     from tiersnap.remote_storage.cluster.log_starts import located
     from tiersnap.snapshot.host.summary import Host
@@ -206,11 +213,11 @@ def _look(
     from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
     opened = with_stated(open_log_dirs(situation.log_dirs.value or ()), log_starts)
-    inventory = view.inventory(broker_expiry)
+    inventory = view.inventory(broker_expiry, records_here(situation.cluster.value, compared, opened))
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = located(situation.cluster.value, progress.watch(selected_of(opened, Selection())))
     found = Host.of(opened, partitions, inventory, now=broker_expiry.now)
-    if inventory is None:
+    if inventory is None or view.remote is None:
         return found
     return replace(found, remote=shlex.join(view.words), errors=tuple(inventory.errors))
 
@@ -271,6 +278,7 @@ def _row(host: Host, each: Examined) -> ExaminedLogDir:
         partitions=each.listed.partitions,
         segments=each.listed.segments,
         bytes=each.listed.bytes,
+        in_remote={str(verdict): number for verdict, number in each.listed.in_remote.items()},
         blocked={str(verdict): number for verdict, number in each.listed.blocked.items()},
         blocked_bytes=each.listed.blocked_bytes,
         missing_snapshots=each.missing,
@@ -308,6 +316,7 @@ def _sections(
         "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
         "blocked": list(_blocks(host)),
+        **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
         **of_remote,
         **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
         "next": [*mending, *host.next_steps()],
@@ -358,7 +367,9 @@ def _blocks(host: Host) -> Iterator[str]:
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
-    if not (waiting or findings or host.missing or host.lost_indexes or host.unlocated):
+    if unpublished := host.in_remote[Verdict.UPLOADED]:
+        yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and brokers do not know them yet"
+    if not (waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
         yield "nothing, by the names of the files; scan checks what is in them"
 
 

@@ -54,13 +54,15 @@ class _Partition:
 class _Totals(Totals):
     size: ForPeople
     tiered: ForPeople
+    uploaded: ForPeople
     ready: ForPeople
     waiting: ForPeople
 
 
 def _totals_of(totals: Totals) -> dict[str, Any]:
     """Return the fields of _Totals."""
-    sizes = {"size": "bytes", "tiered": "tiered_bytes", "ready": "ready_bytes", "waiting": "waiting_bytes"}
+    names = ("tiered", "uploaded", "ready", "waiting")
+    sizes = {"size": "bytes", **{name: f"{name}_bytes" for name in names}}
     in_words = {name: human_bytes(getattr(totals, of)) for name, of in sizes.items()}
     return {each.name: getattr(totals, each.name) for each in dataclasses.fields(Totals)} | in_words
 
@@ -69,7 +71,18 @@ def _totals_of(totals: Totals) -> dict[str, Any]:
 class ReportedTopic(_Totals, _Topic):
     """A topic of `report --by topic`."""
 
-    COLUMNS: ClassVar = ("topic", "worst", "partitions", "segments", "size", "tiered", "ready", "waiting", "findings")
+    COLUMNS: ClassVar = (
+        "topic",
+        "worst",
+        "partitions",
+        "segments",
+        "size",
+        "tiered",
+        "uploaded",
+        "ready",
+        "waiting",
+        "findings",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +90,7 @@ class ReportedPartition(_Totals, _Partition):
     """A partition of `report`."""
 
     COLUMNS: ClassVar = (
-        *("name", "worst", "segments", "size", "tiered", "waiting", "blocked_at", "reason", "next_step"),
+        *("name", "worst", "segments", "size", "tiered", "uploaded", "waiting", "blocked_at", "reason", "next_step"),
     )
     log_start_offset: int
     last_stable_offset: int | None

@@ -24,6 +24,7 @@ from tiersnap.jobs.sentences import (
     tell_forgetful,
     tell_left_to_brokers,
     tell_mended,
+    tell_not_asked,
     tell_unknown_encryption,
 )
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
@@ -279,7 +280,7 @@ def _teller(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.gate.commands import next_steps
+    from tiersnap.snapshot.gate.commands import NEXT_STEP, next_steps
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts
@@ -303,7 +304,8 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
         output.talk(*(f"--scan window does not see {unseen}" for unseen in UNSEEN), "--scan exact sees all of it")
-    output.warn(*next_steps(verdicts))
+    tell_not_asked(output, verdicts, NEXT_STEP.__getitem__)
+    lines = next_steps(verdicts)
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
             f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "
@@ -319,7 +321,8 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
         what = "no object was written and no Delta version committed"
-        output.talk(f"nothing to do: {what}" if is_fine else what)
+        output.talk(f"nothing to do: {what}" if is_fine and not lines else what)
+    output.warn(*lines)
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:

@@ -65,7 +65,9 @@ class ScannedPartition:
 
     def rank(self) -> tuple[int, int]:
         """Return where it stands on a terminal: the most segments that wait first."""
-        fine = sum(self.verdicts.get(each, 0) for each in ("READY", "ALREADY_TIERED", "ACTIVE_SEGMENT"))
+        fine = sum(
+            self.verdicts.get(each, 0) for each in ("READY", "TIERED", "UPLOADED", "IN_REMOTE", "ACTIVE_SEGMENT")
+        )
         return -self.findings - (self.forgotten is not None), fine - self.segments
 
 
@@ -139,9 +141,9 @@ def scan(
 
     checks = read_checks(checks_file, is_shown=report is not None)
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
-    inventory = view.inventory(broker_expiry)
-    tasks = told_by.about(opened, selection.topic, output).tasks
-    scanner = Scanner(inventory, broker_expiry, check_crc, tasks)
+    answer = told_by.about(opened, selection.topic, output)
+    tasks = answer.tasks
+    scanner = Scanner(view.inventory(broker_expiry, answer.records), broker_expiry, check_crc, tasks)
     findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
     totals = ScanTotals(findings, scanner.errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
@@ -289,5 +291,8 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
     if totals.verdicts[Verdict.READY]:
         brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
         yield f"next for READY: {brokers}: {place.text(TIER)}"
+    for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
+        if totals.verdicts[verdict]:
+            yield f"next for {verdict}: {place.clears(verdict)}"
     if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
         yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"

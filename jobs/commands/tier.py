@@ -30,6 +30,7 @@ from tiersnap.jobs.sentences import (
     tell_left_to_brokers,
     tell_leftovers,
     tell_mended,
+    tell_not_asked,
     tell_unknown_encryption,
 )
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
     from tiersnap.remote_storage.upload.tier_job import Tierer
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -296,8 +298,12 @@ def _tell_next(
 
     output.warn(*of_unlocated(done.unlocated, remote=False))
     place = host_place(log_dirs, info.remote)
-    for line in next_steps(done.verdicts, lambda verdict: place.beside(done.file_of(verdict)).clears(verdict)):
-        output.warn(line)  # a cron line that is quiet mails it
+
+    def step_of(verdict: Verdict) -> str:
+        return place.beside(done.file_of(verdict)).clears(verdict)
+
+    tell_not_asked(output, done.verdicts, step_of)
+    lines = next_steps(done.verdicts, step_of)
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         what = f"nothing was written to remote storage; next: {again('--apply')}"
@@ -305,4 +311,7 @@ def _tell_next(
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_tiered and not info.snapshots_written:
-        output.talk("nothing to do: no object was written" if is_fine else "no object was written")
+        is_done = is_fine and not lines
+        output.talk("nothing to do: no object was written" if is_done else "no object was written")
+    for line in lines:
+        output.warn(line)  # a cron line that is quiet mails it

@@ -12,18 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
-from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
-from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
+from tiersnap.snapshot.log.log_dir import LogDir, read_properties
+from tiersnap.snapshot.log.selection import NamedLogDir
 
 _log = logging.getLogger(__name__)
 
@@ -33,15 +34,15 @@ def ask_copy_tasks(
     partitions: Collection[TopicPartition],
     log_dirs: Iterable[str] = (),
     *,
-    wants_ids: bool = False,
+    wants_records: bool = False,
     talk: Callable[[str], None] = lambda _: None,
 ) -> ClusterAnswer:
     """Ask what the copy tasks of some partitions do; up to three task intervals where one may be stuck.
 
     Args:
         log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
-        wants_ids: also see which segments its records name; of all partitions they are read then, else only of those
-            that brokers copy.
+        wants_records: also return the records; they are read for all partitions then, else for those that brokers
+            copy.
         talk: told what takes a while.
 
     Raises:
@@ -63,31 +64,14 @@ def ask_copy_tasks(
         return ClusterAnswer(CopyTasks(lags))
     known = [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics]
     places = () if can_speak(cluster.properties) else tuple(log_dirs)
-    read = known if wants_ids else list(candidates)
+    read = known if wants_records else list(candidates)
     with metadata_topic.read(read) as reader, open_lineage(cluster, places) as lineage:
         stuck = find_stuck(cluster, reader, lineage, candidates, (), talk)
-        ids = _ids_by_topic(reader, known) if wants_ids else None
+        records = records_read(metadata_topic, reader, known) if wants_records else None
     tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
     copied = sum(lag is not None for lag in lags.values())
     _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", copied, len(lags), len(stuck))
-    return ClusterAnswer(tasks, ids)
-
-
-def _ids_by_topic(reader: MetadataReader, known: Iterable[TopicIdPartition]) -> dict[str, frozenset[str]] | None:
-    """Ids of all segments that records name, by topic id; None where the topic of the records has lost some.
-
-    One whose copy is begun and not finished, as by a `publish` that was killed, no broker reads.
-    """
-    if any(reader.log_starts.values()):
-        return None
-    found: dict[str, frozenset[str]] = {}
-    for each in known:
-        topic_id = str(each.topic_id)
-        of_topic = found.get(topic_id, frozenset(reader.cache.doubtful))
-        segments = reader.cache.segments(each).values()
-        ended = {each.id.segment_id for each in segments if each.state is not SegmentState.COPY_SEGMENT_STARTED}
-        found[topic_id] = of_topic | ended
-    return found
+    return ClusterAnswer(tasks, records)
 
 
 def ask_about_log_dirs(
@@ -101,11 +85,10 @@ def ask_about_log_dirs(
     Raises:
         UsageError: a log directory is of another cluster.
     """
-    opened = {each.uri: each.log_dir for each in log_dirs}
+    named = list(log_dirs)
+    opened = {each.uri: each.log_dir for each in named}
     check_cluster_of(cluster, opened)
-    folders = (split_folder_name(folder) for each in opened.values() for folder in each.folders)
-    names = {name for name in folders if name is not None and matches_topic(name[0], topic)}
-    return ask_copy_tasks(cluster, names, opened, wants_ids=True, talk=talk)
+    return ask_copy_tasks(cluster, partitions_of(named, topic), opened, wants_records=True, talk=talk)
 
 
 def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:

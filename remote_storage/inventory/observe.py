@@ -8,9 +8,9 @@ records decide: `mend` brings back a segment that they name, and no second one t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +34,7 @@ from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, RemoteListing, RemoteSegmentState
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, Records, records_of
 from tiersnap.snapshot.replay.remote_state import RemoteState
 
 
@@ -43,8 +44,7 @@ class Observe:
 
     location: RemoteLocation
     refuses_plaintext: bool = False  # looks whether the plugin encrypts what lies there, too
-    # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
-    known_to_brokers: Mapping[str, Container[str]] | None = None
+    records: Records | None = None  # of `__remote_log_metadata`; None if none were read
     unbelieved: Collection[str] = ()  # ids of segments whose snapshots start nothing
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # the only ids of brokers' segments that count; None for all
@@ -66,14 +66,15 @@ class Observe:
     def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
         local_start = partition.segments[0].base_offset
         name = name_of(partition)
-        found = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
-        found = found.counted(self.wrong, self.of_brokers)
+        listed = list_remote_partition(self.location, name, local_start=local_start, known=self.known(name))
+        found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
-        known = (self.known_to_brokers or {}).get(partition.topic_id or "")
-        lost = find_lost(self.location, found, segments, partition.leader_epochs or (), known)
+        records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
+        ended = None if records is None else records.ended
+        lost = find_lost(self.location, found, segments, partition.leader_epochs or (), ended)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
         copies = [_listed(each, is_done=not each.is_unfinished) for each in found.segments]
@@ -87,6 +88,9 @@ class Observe:
             )
             for left in found.in_flight()
         ]
+        if records is not None:
+            complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
+            copies = [*with_records(copies, records), *missing_objects(records, complete, local_start)]
         return RemoteListing(
             tuple(copies),
             None if shown is None else shown.encryption,
@@ -120,6 +124,25 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
         is_ours=not is_done,
         is_brokers=segment.is_brokers,
     )
+
+
+def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
+    """Yield the copies with what the records tell of them."""
+    published = {each.segment_id for each in records.published}
+    otherwise = False if records.is_complete else None
+    for each in copies:
+        yield replace(each, is_published=True if each.segment_id in published else otherwise)
+
+
+def missing_objects(records: PartitionRecords, complete: Container[str], local_start: int) -> Iterator[ListedCopy]:
+    """Yield the remote segments that brokers know and whose objects are not all there.
+
+    Args:
+        complete: ids of the segments with all objects; below the first local offset `local_start` not all were asked.
+    """
+    for each in records.listing.copies:
+        if each.segment_id not in complete and each.next_base_offset > local_start:
+            yield replace(each, state=RemoteSegmentState.COPY_SEGMENT_STARTED)
 
 
 def find_lost(

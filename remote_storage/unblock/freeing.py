@@ -13,7 +13,7 @@ from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
@@ -56,10 +56,10 @@ class Freeing:
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
         segments = sorted(readiness, key=lambda each: each.base_offset)
-        waiting = [each for each in segments if each.verdict != Verdict.ALREADY_TIERED and not self._is_passed_by(each)]
+        waiting = [each for each in segments if each.verdict not in IN_REMOTE_STORAGE and not self._is_passed_by(each)]
         clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
         is_stopped = not waiting or waiting[0].verdict not in clearable
-        done = [each for each in segments if each.verdict == Verdict.ALREADY_TIERED]
+        done = [each for each in segments if each.verdict in IN_REMOTE_STORAGE]
         counted = done if applied else [each for each in waiting if each.verdict in {*clearable, Verdict.GAP_BEFORE}]
         self.tier = sum(each.base_offset >= self.stuck.next_offset for each in counted)
         if plan is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -36,6 +36,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, Encryption, PlaceDoubt, RemoteListing
+from tiersnap.snapshot.replay.remote_records import Records
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
@@ -86,8 +87,7 @@ class HostTier:
     check_crc: bool = True
     allow_plaintext: bool = False  # also among segments that the plugin encrypted
     beside: BesideBrokers = NO_BROKERS  # how to tell that a broker is at work, to which segments are left
-    # ids of the remote segments that the cluster's records name, by topic id; None where none was asked
-    known_to_brokers: Mapping[str, Container[str]] | None = None
+    records: Records | None = None  # of `__remote_log_metadata`; None if none were read
     # ids of complete segments that are not those of the log: they count as missing, and nothing deletes them
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
@@ -99,7 +99,7 @@ class HostTier:
     def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
         """Return it as it tiers beside brokers, by what a cluster says; see BesideBrokers."""
         beside = BesideBrokers(left_for=left_for, tasks=answer.tasks)
-        return replace(self, beside=beside, known_to_brokers=answer.segment_ids)
+        return replace(self, beside=beside, records=answer.records)
 
     def prepare_store(self, topic: re.Pattern[str] | None) -> SweptStore:
         """Refuse a store that keeps no conditions, and remove what killed processes left; not without `apply`.
@@ -123,7 +123,7 @@ class HostTier:
         observe = Observe(
             self.location,
             refuses_plaintext,
-            self.known_to_brokers,
+            self.records,
             unbelieved=wrong,
             wrong=wrong,
             of_brokers=self.of_brokers,
@@ -237,4 +237,5 @@ class HostTier:
                 done.errors.append(event.error.raised)
             elif event.is_in_remote_storage:
                 number = by_base[event.base_offset]
-                done.segments[number] = done.segments[number].as_tiered()
+                judged = done.segments[number]
+                done.segments[number] = judged.as_uploaded() if event.is_finished else judged.as_found()

@@ -13,8 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tiersnap.snapshot.units import human_bytes, human_duration, utc
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.remote_records import Records
 
 LEFT_FOR_MS = 3_600_000
 """How long after a broker's upload its segments are left to it, unless another time is given."""
@@ -94,8 +98,7 @@ class ClusterAnswer:
     """The answer of a cluster about partitions."""
 
     tasks: CopyTasks | None = None  # None where no cluster was asked
-    # Ids of remote segments that its records name, by topic id; None if no cluster was asked, or if it lost records.
-    segment_ids: Mapping[str, frozenset[str]] | None = None
+    records: Records | None = None  # of each partition that the cluster has; None if they were not read
 
 
 @dataclass(frozen=True, slots=True)

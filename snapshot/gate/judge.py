@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from tiersnap.snapshot.gate.commands import NEXT_STEP
 from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import SETTLED, Verdict
-from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage, contain, overlap
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.leader_epochs import joined
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment
 
-# Later segments do not wait for these: the broker, too, copies on above the highest remote offset.
-_LETS_PASS = SETTLED | {
-    *(Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER),
+# What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
+_LETS_PASS = IN_REMOTE_STORAGE | {
+    *(Verdict.READY, Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER),
     Verdict.INDEX_DAMAGED,
 }
 
+NOT_PUBLISHED = "records were read, and no COPY_SEGMENT_FINISHED record names it"
 _UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
 
 
@@ -123,15 +125,35 @@ def _in_remote(
     base, end = segment.base_offset, segment.next_base_offset
     is_below = _is_below(segment, coverage)
     if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
-        return Verdict.ALREADY_TIERED, "in remote storage"
+        return judge_remote(max(base, partition.log_start_offset), end, coverage)
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
+    if is_below and overlap(coverage.lost, base, end or 0):
+        return Verdict.GAP_IN_REMOTE, "records name its remote segment, whose objects are not all there"
     if is_below and not _is_to_finish(segment, coverage):
         return Verdict.GAP_IN_REMOTE, (
             f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
             "a broker passes it by; remote retention deleted it, or it was lost"
         )
     return None
+
+
+def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
+    """Return verdict and reason of offsets that `coverage` covers, by the records that are known of them.
+
+    Args:
+        start: offset from which records are in the log.
+        end: exclusive.
+    """
+    if contain(coverage.published, start, end):
+        return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover its offsets"
+    is_read = not overlap(coverage.unread, start, end)
+    if contain(joined([*coverage.published, *coverage.ours]), start, end):
+        why = NOT_PUBLISHED if is_read else "no records were read that tell whether brokers know it"
+        return Verdict.UPLOADED, f"tiersnap uploaded it; {why}"
+    if is_read:
+        return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
+    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read that tell whether its copy finished"
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:

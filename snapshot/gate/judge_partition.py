@@ -49,10 +49,16 @@ class SegmentReadiness:
         """Return whether it may be tiered now."""
         return self.readiness.verdict is Verdict.READY
 
-    def as_tiered(self) -> SegmentReadiness:
-        """Return it as it is once its copy is in remote storage."""
-        done = Readiness(self.facts.base_offset, Verdict.ALREADY_TIERED, "in remote storage")
-        return replace(self, readiness=done)
+    def as_uploaded(self) -> SegmentReadiness:
+        """Return it as it is once tiersnap has uploaded it: brokers do not know it yet."""
+        return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers do not know it before it is published")
+
+    def as_found(self) -> SegmentReadiness:
+        """Return it as it is if the upload found it in remote storage."""
+        return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; no records of it were read")
+
+    def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
+        return replace(self, readiness=Readiness(self.facts.base_offset, verdict, reason))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class Hole(Enum):
     LOG_DIRS = "LOGDIR"
     SOURCES = "--source SOURCE"
     REMOTE = "REMOTE"
+    SERVER = "HOST:PORT"
     SEGMENT_FILE = "FILE"
     TOPIC_IDS = "FILE that holds topic ids"
 
@@ -35,6 +36,7 @@ class NextStep:
 _TIER = (Hole.TIER, "--apply")
 _REPAIR = ("repair", Hole.LOG_DIRS)
 _REMOTE = ("--remote", Hole.REMOTE)
+_SERVER = ("--bootstrap-server", Hole.SERVER)
 TIER = NextStep("", (Hole.TIER,))  # its plan
 VERIFY_REMOTE = NextStep("", ("verify", Hole.LOG_DIRS, *_REMOTE))
 REPAIR = NextStep("", _REPAIR)
@@ -101,4 +103,11 @@ STEPS: dict[Verdict, tuple[NextStep, ...]] = {
     Verdict.COPY_IN_FLIGHT: (NextStep("wait for the copy that is under way, then look again"),),
     Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
     Verdict.READY: (NextStep("", _TIER),),
+    Verdict.UPLOADED: (NextStep("", ("publish", *_REMOTE, *_SERVER, "--apply")),),
+    Verdict.IN_REMOTE: (
+        NextStep(
+            "ask the cluster, whose records tell whether brokers know it:",
+            ("doctor", Hole.LOG_DIRS, *_REMOTE, *_SERVER),
+        ),
+    ),
 }

@@ -3,7 +3,7 @@
 A partition, a topic or the cluster gets the worst verdict of its segments. The order: damage, missing parts, verdicts
 that clear by themselves, ready segments, settled segments.
 GAP_BEFORE ranks below ABOVE_LSO because it is never the cause: the segment that it waits for is in the same partition.
-ALREADY_TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, because every partition has an active segment.
+TIERED ranks above ACTIVE_SEGMENT and COMPACTED_TOPIC, because every partition has an active segment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Verdict(StrEnum):
     """In order of precedence: a segment gets the first that applies."""
 
-    ALREADY_TIERED = "ALREADY_TIERED"
+    TIERED = "TIERED"
+    UPLOADED = "UPLOADED"
+    IN_REMOTE = "IN_REMOTE"
     COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
     GAP_IN_REMOTE = "GAP_IN_REMOTE"
     ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
@@ -49,6 +51,7 @@ class Level(StrEnum):
     BLOCKED = "BLOCKED"  # a person must act
     PENDING = "PENDING"  # clears by itself, or behind something else
     READY = "READY"  # the next run with --apply tiers it
+    IN_REMOTE = "IN_REMOTE"  # remote storage holds it, and nothing tells that brokers know it
     SETTLED = "SETTLED"  # nothing to do: tiered, left to a working broker, or never tiered
 
 
@@ -88,10 +91,21 @@ _SAID: dict[Level, dict[Verdict, str]] = {
     Level.READY: {
         Verdict.READY: "Everything KIP-405 asks for is there and trusted: the next run with --apply tiers it.",
     },
+    Level.IN_REMOTE: {
+        Verdict.UPLOADED: (
+            "tiersnap uploaded the segment, and no COPY_SEGMENT_FINISHED record of it is known: brokers do not read "
+            "it there, and local retention keeps its local file."
+        ),
+        Verdict.IN_REMOTE: (
+            "A broker's upload of the segment is complete in remote storage, and no COPY_SEGMENT_FINISHED record of it "
+            "is known."
+        ),
+    },
     Level.SETTLED: {
         Verdict.LEFT_TO_BROKER: "A broker copies the partition's segments; tiersnap leaves this one to it.",
-        Verdict.ALREADY_TIERED: (
-            "The segment is in remote storage, together with its indexes and its producer snapshot."
+        Verdict.TIERED: (
+            "COPY_SEGMENT_FINISHED records cover the segment: brokers read it in remote storage, and local retention "
+            "deletes its local file."
         ),
         Verdict.COMPACTED_TOPIC: (
             "The topic is compacted, which tiered storage does not support; its segments stay local."
@@ -105,8 +119,8 @@ RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERIT
 LEVEL: dict[Verdict, Level] = {verdict: level for level, said in _SAID.items() for verdict in said}
 MEANING: dict[Verdict, str] = {verdict: meaning for said in _SAID.values() for verdict, meaning in said.items()}
 
-# The segment is done, or the next run tiers it.
-SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
+# Remote storage holds the segment, whether brokers know it or not: it is not uploaded again.
+IN_REMOTE_STORAGE = frozenset({Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE})
 # A person must clear these.
 BLOCKED = frozenset(v for v, level in LEVEL.items() if level is Level.BLOCKED)
 # The segment's finding says more: it is no problem if the file was deleted meanwhile.
@@ -117,7 +131,7 @@ WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level
 NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
 # From done to worst: the order of bars and legends, which read from left to right.
 DISPLAY_ORDER: tuple[Verdict, ...] = (
-    *(Verdict.ALREADY_TIERED, Verdict.LEFT_TO_BROKER, Verdict.READY),
+    *(Verdict.TIERED, Verdict.LEFT_TO_BROKER, Verdict.UPLOADED, Verdict.IN_REMOTE, Verdict.READY),
     *(Verdict.COPY_IN_FLIGHT, Verdict.ABOVE_LSO, Verdict.GAP_BEFORE),
     *(verdict for verdict in reversed(SEVERITY) if LEVEL[verdict] is Level.BLOCKED),
     *(Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.gate.judge import judge_remote
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -40,6 +41,9 @@ class SegmentCounts:
     segments: int = 0
     bytes: int = 0  # of all `.log` files
     blocked: Counter[Verdict] = field(default_factory=Counter)  # closed segments by what stands in their way, by name
+    in_remote: Counter[Verdict] = field(
+        default_factory=Counter
+    )  # closed segments that remote storage holds, by verdict
     blocked_bytes: int = 0  # of the segments that wait, those behind a blocked one among them
     continued: int = 0  # partitions whose log begins in remote storage
     unlocated: dict[str, str] = field(default_factory=dict)  # why nothing tells where a log begins, by partition
@@ -52,7 +56,7 @@ class SegmentCounts:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
-        """Count one partition; what is `tiered` waits for nothing."""
+        """Count one partition; a segment that remote storage holds, by `tiered`, waits for no file here."""
         self.partitions += 1
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
@@ -74,7 +78,12 @@ class SegmentCounts:
         for segment in partition.segments:
             if segment.next_base_offset is None:
                 continue
-            verdict = None if _has(tiered, partition, segment) else _verdict(partition, segment)
+            if _has(tiered, partition, segment):
+                start = max(segment.base_offset, partition.log_start_offset)
+                self.in_remote[judge_remote(start, segment.next_base_offset, tiered)[0]] += 1
+                verdict = None
+            else:
+                verdict = _verdict(partition, segment)
             if verdict is Verdict.MISSING_SNAPSHOT and is_below is None:
                 verdict = Verdict.UNKNOWN_LOG_START
             if verdict is not None:

@@ -13,7 +13,7 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness, judge
 from tiersnap.snapshot.gate.judge_partition import JudgedSnapshot, SegmentReadiness
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
-from tiersnap.snapshot.gate.verdict import Verdict, problems_of
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict, problems_of
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
@@ -191,11 +191,11 @@ class ScanTotals:
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:
-    """Offsets of the snapshots that nobody reads any more: their segments are tiered, and a newer file is there."""
+    """Return the offsets of snapshots that nobody reads: remote storage has their segments, and a newer one exists."""
     segments, snapshots = scanned.examination.segments, scanned.examination.partition.snapshots
     tiered = {
         segment.next_base_offset
         for segment, readiness in zip(segments, scanned.readiness, strict=True)
-        if readiness.verdict is Verdict.ALREADY_TIERED and segment.next_base_offset is not None
+        if readiness.verdict in IN_REMOTE_STORAGE and segment.next_base_offset is not None
     }
     return frozenset(tiered - {max(snapshots, default=-1)})

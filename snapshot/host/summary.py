@@ -14,7 +14,7 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.next_step import Hole
-from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.gate.verdict import MEANING, Verdict
 from tiersnap.snapshot.host.diagnosis import DAY_MS, SegmentCounts, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import BLOCK, MountedDisk, deleted_bytes, disk_of, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
@@ -22,7 +22,6 @@ from tiersnap.snapshot.host.scanned import Inventory
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
@@ -93,9 +92,7 @@ class Host:
         """Look at the directories and take in their partitions, of which only names and sizes count.
 
         Args:
-            inventory: of remote storage. It is asked what is tiered of partitions that wait for a snapshot, and of
-                those whose log begins there until something is there of one: that tells another place. It is also asked
-                what replicas forgot.
+            inventory: of remote storage. It is asked which segments it holds, and what replicas forgot.
             now: epoch ms.
 
         Raises:
@@ -105,13 +102,9 @@ class Host:
         found = {each.uri: examined(each, now) for each in named}
         for each, finding in (*named_findings(named), *stray_partitions(named)):
             found[each.uri].listed.findings.append(finding)
-        is_place_seen, forgotten = False, []
+        forgotten = []
         for each, partition in partitions:
-            is_below = begins_below(partition)
-            tells = is_below is True and not is_place_seen
-            asks = tells or is_below is None or missing_snapshots(partition)
-            tiered = inventory.coverage(partition) if inventory is not None and asks else NOTHING_REMOTE
-            is_place_seen |= tells and tiered != NOTHING_REMOTE
+            tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition)
             found[each.uri].listed.add(partition, tiered)
             found[each.uri].missing += missing_snapshots(partition, tiered)
             if inventory is not None and (lost := inventory.forgotten(each.log_dir.filesystem, partition)) is not None:
@@ -122,6 +115,16 @@ class Host:
     def blocked(self) -> Counter[Verdict]:
         """Closed segments by what stands in their way."""
         return sum((each.listed.blocked for each in self.log_dirs), Counter())
+
+    @property
+    def in_remote(self) -> Counter[Verdict]:
+        """Closed segments that remote storage holds, by verdict."""
+        return sum((each.listed.in_remote for each in self.log_dirs), Counter())
+
+    def in_remote_lines(self) -> Iterator[str]:
+        """Yield a line for each verdict of segments that remote storage holds."""
+        for verdict, number in self.in_remote.most_common():
+            yield f"{count_of(number, 'segment')}: {verdict}: {MEANING[verdict]}"
 
     @property
     def missing(self) -> int:
@@ -231,6 +234,12 @@ class Host:
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
                 yield f"{verdict}: {place.clears(verdict)}"
+        server = self.broker_server or "--bootstrap-server HOST:PORT"
+        if self.in_remote[Verdict.UPLOADED]:
+            yield f"tiersnap publish {server} --remote {self._remote} --apply   tells brokers what is UPLOADED"
+        if self.in_remote[Verdict.IN_REMOTE]:
+            asks = f"tiersnap doctor {self._arguments} --remote {self._remote} {server}"
+            yield f"{asks}   its records tell whether brokers know what is IN_REMOTE"
         if self.unlocated:
             yield from self._locating()
         if self.continued:
@@ -285,7 +294,7 @@ class Host:
         """Yield how to see that it is done: one command a line, as in `next_steps`."""
         remote = self.remote or self.broker_remote
         names = f"{self._arguments} --remote {remote}" if remote else self._arguments
-        unasked = "" if remote else "; after tier or unblock: with --remote, which tells what is tiered"
+        unasked = "" if remote else "; after unblock: with --bootstrap-server, which tells what is tiered"
         yield f"tiersnap doctor {names}   ends with 0{unasked}"
         yield f"tiersnap scan {names}   ends with 0, too"
         if self.blocked:

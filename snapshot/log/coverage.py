@@ -21,9 +21,12 @@ class CopyFacts:
     start_offset: int
     end_offset: int  # exclusive
     leader_epochs: LeaderEpochs  # (epoch, start offset) of the segment, ascending
-    # All its objects are there and it is visible: manifest with its objects and sizes, every file of a
-    # LocalTieredStorage folder, or COPY_SEGMENT_FINISHED. What is not complete covers nothing.
+    # All its objects exist in the right sizes and it is visible, or nobody looked and a COPY_SEGMENT_FINISHED record
+    # names it. A copy that is not complete covers nothing.
     is_complete: bool = True
+    is_ours: bool = False  # tiersnap uploaded it
+    # A COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
+    is_published: bool | None = None
 
     def held(self, lineage: LeaderEpochs) -> list[Interval]:
         """Return its offsets that belong to the lineage; see held_intervals."""
@@ -47,19 +50,23 @@ class RemoteCoverage:
     # ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
     broker_wrote_at: int | None = None
     encrypted_by: str = ""  # key of a manifest that shows that the plugin encrypts, "" where none does
+    # Of the covered offsets those of copies that brokers know, that tiersnap uploaded, and of which no record is known
+    # although one may exist.
+    published: tuple[Interval, ...] = ()
+    ours: tuple[Interval, ...] = ()
+    unread: tuple[Interval, ...] = ()
+    lost: tuple[Interval, ...] = ()  # offsets of copies that brokers know and whose objects are not all there
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
         """Return whether an unfinished copy holds any of [start, exclusive end)."""
-        return any(start < end_offset and start_offset < end for start, end in self.unfinished)
+        return overlap(self.unfinished, start_offset, end_offset)
 
     def covers(self, start_offset: int, end_offset: int) -> bool:
         """Return whether every offset of [start, exclusive end) is covered; an empty range is."""
-        return start_offset >= end_offset or any(
-            start <= start_offset and end_offset <= end for start, end in self.covered
-        )
+        return contain(self.covered, start_offset, end_offset)
 
     def has_segment(self, start_offset: int, end_offset: int, log_start_offset: int = 0) -> bool:
-        """Return whether a segment of [start, exclusive end) is tiered.
+        """Return whether a segment of [start, exclusive end) is in remote storage, known to brokers or not.
 
         Records below the log start offset are deleted, and so may their remote copies be.
         """
@@ -69,16 +76,40 @@ class RemoteCoverage:
 NOTHING_REMOTE = RemoteCoverage()
 
 
+def contain(intervals: Iterable[Interval], start_offset: int, end_offset: int) -> bool:
+    """Return whether one of the intervals contains all of [start, exclusive end); an empty range is contained."""
+    return start_offset >= end_offset or any(start <= start_offset and end_offset <= end for start, end in intervals)
+
+
+def overlap(intervals: Iterable[Interval], start_offset: int, end_offset: int) -> bool:
+    """Return whether one of the intervals contains an offset of [start, exclusive end)."""
+    return any(start < end_offset and start_offset < end for start, end in intervals)
+
+
 def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
     """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
+
+    A broker copies nothing below a copy that it knows, so one that lost objects counts for `highest`.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
     """
-    complete = [copy for copy in copies if copy.is_complete]
-    held = (each for copy in complete for each in copy.held(lineage))
-    return RemoteCoverage(tuple(joined(held)), _highest(complete, lineage, log_end_offset))
+    known = tuple(copies)
+    complete = [copy for copy in known if copy.is_complete]
+    lost = [copy for copy in known if copy.is_published and not copy.is_complete]
+
+    def held(among: Iterable[CopyFacts]) -> tuple[Interval, ...]:
+        return tuple(joined(each for copy in among for each in copy.held(lineage)))
+
+    return RemoteCoverage(
+        held(complete),
+        _highest([*complete, *lost], lineage, log_end_offset),
+        published=held(copy for copy in complete if copy.is_published),
+        ours=held(copy for copy in complete if copy.is_ours),
+        unread=held(copy for copy in complete if copy.is_published is None),
+        lost=held(lost),
+    )
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

@@ -61,6 +61,8 @@ class ListedCopy:
     written_at: int = 0  # ms by the store's clock
     is_ours: bool = False  # known to be; not asked of a finished one
     is_brokers: bool | None = False  # no claim names it; None if that was not asked
+    # A COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
+    is_published: bool | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -70,7 +72,14 @@ class ListedCopy:
     @property
     def facts(self) -> CopyFacts:
         """Return the facts that coverage is derived from."""
-        return CopyFacts(self.base_offset, self.next_base_offset, self.leader_epochs, self.is_finished)
+        return CopyFacts(
+            self.base_offset,
+            self.next_base_offset,
+            self.leader_epochs,
+            self.is_finished,
+            is_ours=not self.is_brokers,
+            is_published=self.is_published,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,7 @@ class CopyEvent:
         error: the last event of a partition.
         is_ours: a run of this warehouse announced it; else it was found in remote storage.
         is_brokers: no claim of tiersnap names it; None of uploads.
+        is_published: a COPY_SEGMENT_FINISHED record names it; None if none is known and not all records were read.
     """
 
     topic: str
@@ -108,6 +118,7 @@ class CopyEvent:
     error: RecordedError | None = None
     is_ours: bool = True
     is_brokers: bool | None = None
+    is_published: bool | None = None
     run: int = 0
 
     @property
@@ -137,7 +148,7 @@ class RemoteListing:
             leader_epochs: (epoch, start offset), ascending; None where they are not known.
             log_end_offset: of the local log, exclusive.
         """
-        begun = [copy for copy in self.copies if not copy.is_finished]
+        begun = [copy for copy in self.copies if not copy.is_finished and not copy.is_published]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
             in_flight=frozenset(copy.base_offset for copy in begun if not copy.is_ours),
@@ -202,7 +213,7 @@ class RemoteLook(Protocol):
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
     """Return whether nothing is there of a log that begins in remote storage; None if a look tells nothing."""
-    if remote.copies:
+    if any(copy.is_finished or not copy.is_published for copy in remote.copies):
         return False
     return True if begins_below(partition) else None
 

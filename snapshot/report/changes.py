@@ -37,6 +37,10 @@ class PartitionState:
     worst: Verdict | None
     tiered_segments: _Long
     tiered_bytes: _Long
+    uploaded_segments: _Long
+    uploaded_bytes: _Long
+    in_remote_segments: _Long
+    in_remote_bytes: _Long
     ready_segments: _Long
     ready_bytes: _Long
     waiting_segments: _Long

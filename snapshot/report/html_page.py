@@ -142,6 +142,8 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         snapshots=parts.snapshot_counts(report),
         remote_checked=parts.remote_checked(report),
         examples=parts.examples(report),
+        uploaded_steps=place_of(report.run).steps(Verdict.UPLOADED),
+        in_remote_steps=place_of(report.run).steps(Verdict.IN_REMOTE),
         ready_steps=place_of(report.run).steps(Verdict.READY),
         headline=parts.headline(report),
         topics=listed[:max_topics],
@@ -192,8 +194,8 @@ def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_
 def _sums(topic: PageTopic) -> tuple[str | int, ...]:
     """Return what the page filters and sorts a topic by, in the order that its script knows."""
     worst = len(RANK) if topic.worst is None else RANK[topic.worst]
-    sizes = topic.segments, topic.bytes, topic.tiered_bytes, topic.ready_bytes, topic.waiting_bytes
-    return (topic.topic, topic.level, worst, len(topic.partitions), *sizes)
+    sizes = topic.bytes, topic.tiered_bytes, topic.uploaded_bytes, topic.ready_bytes, topic.waiting_bytes
+    return (topic.topic, topic.level, worst, len(topic.partitions), topic.segments, *sizes)
 
 
 def _script(name: str, report: Report, held: object) -> tuple[str, str]:
@@ -210,7 +212,7 @@ _COLOURS = {
     "CORRUPT": "CORRUPT_SNAPSHOT",
     "NONE": "ACTIVE_SEGMENT",
     "EXTENDS": "READY",
-    "MATCHES": "ALREADY_TIERED",
+    "MATCHES": "TIERED",
 }
 # What a headline says of the worst that was found, worst first.
 _WRONG = {

@@ -22,9 +22,9 @@ from markupsafe import Markup
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import WAITING, Verdict
 from tiersnap.snapshot.report.changes import PartitionKey
+from tiersnap.snapshot.report.disk_forecast import DiskForecast
 from tiersnap.snapshot.report.model import (
     Count,
-    DiskForecast,
     PagePartition,
     PageTopic,
     Report,
@@ -159,6 +159,10 @@ def headline(report: Report) -> str:
         )
     if total.ready_segments:
         return f"Nothing stands in the way: {human_bytes(total.ready_bytes)} are ready to be tiered"
+    if total.uploaded_segments:
+        return f"Brokers do not know {human_bytes(total.uploaded_bytes)} that tiersnap uploaded: publish them"
+    if total.in_remote_segments:
+        return f"Whether brokers know {human_bytes(total.in_remote_bytes)} in remote storage was not asked"
     if total.tiered_segments:
         return "Everything that may be tiered is tiered"
     return "Nothing here is for remote storage"
@@ -198,7 +202,9 @@ def remote_checked(report: Report) -> str:
     partitions = [each for topic in report.topics for each in topic.partitions]
     found = {(each.topic, each.partition): each.remote_checked for each in partitions if each.remote_checked}
     if not found:
-        return "Nobody says whether what is in remote storage is right" if report.cluster.tiered_segments else ""
+        total = report.cluster
+        is_any = total.tiered_segments or total.uploaded_segments or total.in_remote_segments
+        return "Nobody says whether what is in remote storage is right" if is_any else ""
     segments, verified, compared, unsound = (
         sum(getattr(each, name) for each in found.values()) for name in ("segments", "verified", "compared", "unsound")
     )

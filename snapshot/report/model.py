@@ -33,9 +33,10 @@ from tiersnap.snapshot.gate.verdict import (
     Verdict,
     worst,
 )
+from tiersnap.snapshot.report.disk_forecast import Forecast
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
-from tiersnap.snapshot.report.run_info import Disk, RunInfo, Size
+from tiersnap.snapshot.report.run_info import RunInfo, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Sums:
     Attributes:
         worst: the worst verdict, None without segments.
         level: what the worst verdict asks for.
-        tiered: in remote storage.
+        tiered: brokers know them in remote storage.
+        uploaded: tiersnap uploaded them, and no record tells that brokers know them.
+        in_remote: brokers uploaded them, and no record tells that brokers know them.
         ready: the next run may tier them.
         waiting: they ought to be tiered and cannot be.
         never_tiered: active segments and those of compacted topics.
@@ -68,6 +71,10 @@ class Sums:
     bytes: Size
     tiered_segments: Size
     tiered_bytes: Size
+    uploaded_segments: Size
+    uploaded_bytes: Size
+    in_remote_segments: Size
+    in_remote_bytes: Size
     ready_segments: Size
     ready_bytes: Size
     waiting_segments: Size
@@ -266,42 +273,6 @@ class SnapshotsAtEnds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiskForecast(Disk):
-    """One file system.
-
-    Attributes:
-        bytes_per_day: that the log directories on it grow by.
-        freeable: bytes of segments on it that are in remote storage, or go there with the next run.
-        days: until it is full; None where nothing grows.
-        days_when_freed: the same once the freeable bytes are gone.
-    """
-
-    bytes_per_day: Size
-    freeable: Size
-    days: float | None
-    days_when_freed: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """All log directories; bytes.
-
-    Attributes:
-        bytes_per_day: that they grow by.
-        tiered: local copies of what is in remote storage; a broker deletes them when local.retention.* says so.
-        ready: likewise after the next run.
-        waiting: that stay until what stands in the way is cleared.
-        disks: the fullest first.
-    """
-
-    bytes_per_day: Size
-    tiered: Size
-    ready: Size
-    waiting: Size
-    disks: tuple[DiskForecast, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReportHead:
     """The report without its topics.
 
@@ -356,8 +327,9 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())
 
-    groups = [verdicts.keys(), {Verdict.ALREADY_TIERED}, {Verdict.READY}, WAITING, NEVER_TIERED]
-    everything, tiered, ready, waiting, never_tiered = map(count, groups)
+    groups = [verdicts.keys(), {Verdict.READY}, WAITING, NEVER_TIERED]
+    everything, ready, waiting, never_tiered = map(count, groups)
+    tiered, uploaded, in_remote = (count({each}) for each in (Verdict.TIERED, Verdict.UPLOADED, Verdict.IN_REMOTE))
     worst_of_all = worst(verdicts)
     return Totals(
         worst=worst_of_all,
@@ -366,6 +338,10 @@ def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, wai
         bytes=everything.bytes,
         tiered_segments=tiered.segments,
         tiered_bytes=tiered.bytes,
+        uploaded_segments=uploaded.segments,
+        uploaded_bytes=uploaded.bytes,
+        in_remote_segments=in_remote.segments,
+        in_remote_bytes=in_remote.bytes,
         ready_segments=ready.segments,
         ready_bytes=ready.bytes,
         waiting_segments=waiting.segments,

@@ -15,7 +15,8 @@ from operator import itemgetter
 from tiersnap.snapshot.gate.commands import commands, text
 from tiersnap.snapshot.gate.verdict import SEVERITY, WAITING, Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, RECENT_MS, Aggregated
-from tiersnap.snapshot.report.model import Count, DiskForecast, Forecast, PageBlocker, PagePartition, Totals, totals_of
+from tiersnap.snapshot.report.disk_forecast import DiskForecast, Forecast
+from tiersnap.snapshot.report.model import Count, PageBlocker, PagePartition, Totals, totals_of
 from tiersnap.snapshot.report.next_step import place_of, segment_file
 from tiersnap.snapshot.report.run_info import Disk, RunInfo, without_user
 
@@ -112,7 +113,7 @@ def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable
     freeable: Counter[str] = Counter()
     for each in partitions:
         recent[each.log_dir] += each.recent_bytes
-        freeable[each.log_dir] += each.tiered_bytes + each.ready_bytes
+        freeable[each.log_dir] += each.tiered_bytes + each.uploaded_bytes + each.ready_bytes
     found = [
         _of_disk(disk, sum(recent[each] for each in disk.log_dirs), sum(freeable[each] for each in disk.log_dirs))
         for disk in disks
@@ -120,6 +121,8 @@ def forecast(total: Totals, partitions: Iterable[PagePartition], disks: Iterable
     return Forecast(
         bytes_per_day=_per_day(total.recent_bytes),
         tiered=total.tiered_bytes,
+        uploaded=total.uploaded_bytes,
+        in_remote=total.in_remote_bytes,
         ready=total.ready_bytes,
         waiting=total.waiting_bytes,
         disks=tuple(sorted(found, key=lambda each: (each.free / max(1, each.total), each.mount))),

@@ -132,7 +132,14 @@ def read_states(folder: Path, run_id: str) -> States | None:
 
 
 # From done to waiting, as bars are drawn.
-GROUPS = {"tiered": "In remote storage", "ready": "Ready", "waiting": "Waiting", "never_tiered": "Stays local"}
+GROUPS = {
+    "tiered": "Tiered",
+    "uploaded": "Uploaded",
+    "in_remote": "In remote storage",
+    "ready": "Ready",
+    "waiting": "Waiting",
+    "never_tiered": "Stays local",
+}
 MOST_COLUMNS = 60
 
 
@@ -160,7 +167,7 @@ def columns(heads: Sequence[RunHead]) -> list[RunBar]:
     found = []
     for place, head in enumerate(shown):
         bottom = 100.0
-        for group in ("waiting", "ready", "tiered", "never_tiered"):
+        for group in ("waiting", "ready", "in_remote", "uploaded", "tiered", "never_tiered"):
             size = int(getattr(head, f"{group}_bytes"))
             if not size:
                 continue

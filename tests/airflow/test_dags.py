@@ -157,7 +157,7 @@ def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_repo
 
     report = fleet.readiness()
     verdicts = {name: count["segments"] for name, count in report["cluster"]["verdicts"].items()}  # type: ignore[index]
-    assert verdicts == {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
+    assert verdicts == {"UPLOADED": 12, "ACTIVE_SEGMENT": 2}
     snapshots, segments = contents(fleet)
     assert (len(snapshots), len(segments)) == (8, 36)
     (event,) = airflow.select(

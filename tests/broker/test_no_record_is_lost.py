@@ -263,7 +263,7 @@ def test_tier_keeps_what_it_uploaded_until_brokers_read_it(site):
     topic, start = "own", 15
     records = write(site, topic)
     delete_records(site.broker, topic, start)
-    closed = {"ALREADY_TIERED": CLOSED, "ACTIVE_SEGMENT": 1}
+    closed = {"UPLOADED": CLOSED, "ACTIVE_SEGMENT": 1}
     wait_until(lambda: tier(site, topic).row(partition=f"{topic}-0")["verdicts"] == closed, "it is tiered", every=1)
     again = tier(site, topic)
     assert (again.exit_code, again.rows[0]["verdicts"]) == (0, closed), again.err
@@ -358,7 +358,7 @@ def since(records: list[Record]) -> int:
 
 
 def tiered_by(ran: Fleet) -> list[int]:
-    return sorted(row["base_offset"] for row in ran.readiness if row["verdict"] == "ALREADY_TIERED")
+    return sorted(row["base_offset"] for row in ran.readiness if row["verdict"] == "UPLOADED")
 
 
 def test_no_batch_is_appended_twice_after_repair_of_a_log_that_begins_in_remote_storage(site):

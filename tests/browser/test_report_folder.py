@@ -76,7 +76,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """601 topics, one of which is last and has 60 partitions."""
-    late = [each for number in range(60) for each in segments_of("zzz", number, "ALREADY_TIERED ACTIVE_SEGMENT")]
+    late = [each for number in range(60) for each in segments_of("zzz", number, "TIERED ACTIVE_SEGMENT")]
     report = summarise(pa.concat_tables([fleet_table(600, 1, 2), table(late)]), RUN)
     return write_report(report, tmp_path_factory.mktemp("many"))[-1]
 

@@ -29,8 +29,8 @@ RECTS = (
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extra = [
         *segments_of(HOSTILE, 0, "MISSING_SNAPSHOT GAP_BEFORE ACTIVE_SEGMENT", reason=HOSTILE),
-        *segments_of("x" * 249, 0, "ALREADY_TIERED ACTIVE_SEGMENT"),
-        *segments_of("many", 0, f"{'ALREADY_TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"),
+        *segments_of("x" * 249, 0, "TIERED ACTIVE_SEGMENT"),
+        *segments_of("many", 0, f"{'TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"),
     ]
     # A folder with a space: the address bar is not the only one to stumble over it.
     folder = tmp_path_factory.mktemp("readiness report")

@@ -23,7 +23,8 @@ LOG_DIR = "/var/lib/kafka/data"
 TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 
 REASONS = {
-    "ALREADY_TIERED": "in remote storage",
+    "TIERED": "COPY_SEGMENT_FINISHED records cover its offsets",
+    "UPLOADED": "tiersnap uploaded it; no records were read that tell whether brokers know it",
     "READY": "equals the log: 41 producers",
     "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
@@ -38,7 +39,7 @@ REASONS = {
 }
 SNAPSHOTS = {
     "READY": ("MATCHES", "COMPUTED"),
-    "ALREADY_TIERED": ("MATCHES", "BROKER"),
+    "TIERED": ("MATCHES", "BROKER"),
     "SUSPECT_SNAPSHOT": ("SUSPECT", None),
     "CORRUPT_SNAPSHOT": ("CORRUPT", None),
 }
@@ -110,20 +111,20 @@ def sample_table(*, extra: list[dict[str, object]] | None = None) -> pa.Table:
     trimmed = {"log_start_offset": 1_400_000}
     rows = [
         *segments_of("payments", 0, f"{'READY ' * 2}MISSING_SNAPSHOT {'GAP_BEFORE ' * 9}ACTIVE_SEGMENT"),
-        *segments_of("payments", 1, f"{'ALREADY_TIERED ' * 8}{'READY ' * 3}ACTIVE_SEGMENT", **trimmed),
-        *segments_of("payments", 2, f"{'ALREADY_TIERED ' * 4}SUSPECT_SNAPSHOT {'GAP_BEFORE ' * 5}ACTIVE_SEGMENT"),
+        *segments_of("payments", 1, f"{'TIERED ' * 8}{'READY ' * 3}ACTIVE_SEGMENT", **trimmed),
+        *segments_of("payments", 2, f"{'TIERED ' * 4}SUSPECT_SNAPSHOT {'GAP_BEFORE ' * 5}ACTIVE_SEGMENT"),
         *segments_of("payments", 3, f"CORRUPT_SNAPSHOT {'GAP_BEFORE ' * 4}CORRUPT_SEGMENT GAP_BEFORE ACTIVE_SEGMENT"),
         *segments_of(
             "orders",
             0,
-            f"{'ALREADY_TIERED ' * 4}ABOVE_LSO {'GAP_BEFORE ' * 2}ACTIVE_SEGMENT",
+            f"{'TIERED ' * 4}ABOVE_LSO {'GAP_BEFORE ' * 2}ACTIVE_SEGMENT",
             last_stable_offset=4_000_000,
         ),
-        *segments_of("orders", 1, f"{'ALREADY_TIERED ' * 6}ACTIVE_SEGMENT", **trimmed),
+        *segments_of("orders", 1, f"{'TIERED ' * 6}ACTIVE_SEGMENT", **trimmed),
         *segments_of("ledger.v1", 0, f"{'TOPIC_ID_UNKNOWN ' * 7}ACTIVE_SEGMENT", topic_id=None),
         *segments_of("clicks", 0, "MISSING_INDEX GAP_BEFORE ACTIVE_SEGMENT"),
         *segments_of("audit-log", 0, f"{'READY ' * 5}ACTIVE_SEGMENT"),
-        *segments_of("metrics", 0, f"{'ALREADY_TIERED ' * 20}ACTIVE_SEGMENT"),
+        *segments_of("metrics", 0, f"{'TIERED ' * 20}ACTIVE_SEGMENT"),
         *segments_of("__consumer_offsets", 0, f"{'COMPACTED_TOPIC ' * 3}ACTIVE_SEGMENT", step=100_000),
         *(extra or []),
     ]
@@ -139,7 +140,7 @@ def fleet_table(topics: int, partitions: int, segments: int, *, seed: int = 1) -
     blocked = rng.random(count) < 1 / 3
     position = np.tile(np.arange(segments), count)
     of = np.repeat(np.arange(count), segments)
-    names = np.array(["ACTIVE_SEGMENT", "ALREADY_TIERED", "READY", "MISSING_SNAPSHOT", "GAP_BEFORE"])
+    names = np.array(["ACTIVE_SEGMENT", "TIERED", "READY", "MISSING_SNAPSHOT", "GAP_BEFORE"])
     verdict = np.where(position < tiered[of], 1, 2)
     verdict = np.where(blocked[of] & (position >= tiered[of]), np.where(position == tiered[of], 3, 4), verdict)
     verdict = np.where(position == closed, 0, verdict)

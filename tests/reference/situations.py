@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.chaos.small_disk import SmallDisk
 from tests.reference.broker_lock import broker
 from tests.reference.command import tiersnap
+from tests.reference.metadata_replica import finished_in, published, write_replica
 from tests.reference.poisoned_tier import poisoned_tier
 from tests.reference.small_log import file_of
 
@@ -102,7 +103,7 @@ def orders(at: Path) -> Path:
 
 
 def tiered(at: Path, log_dir: Path) -> None:
-    """All closed segments go to remote storage."""
+    """Upload all closed segments."""
     ran = tiersnap("tier", log_dir, "--remote", at / "remote", *NOW, "--replace", "--apply")
     assert ran.exit_code == 0, ran.err
 
@@ -334,12 +335,20 @@ def hanging_transaction(at: Path) -> Iterator[Site]:
     yield site(at, log_dir)
 
 
-@situation("tiered")
-def all_tiered(at: Path) -> Iterator[Site]:
-    """All closed segments are in remote storage, and here, too"""
+@situation("uploaded")
+def all_uploaded(at: Path) -> Iterator[Site]:
+    """tiersnap has uploaded all closed segments, and nothing tells whether brokers know them"""
     log_dir = orders(at).parent
     tiered(at, log_dir)
     yield site(at, log_dir)
+
+
+@situation("tiered")
+def all_tiered(at: Path) -> Iterator[Site]:
+    """All closed segments are in remote storage, brokers know them, and they are here, too"""
+    with SITUATIONS["uploaded"](at) as found:
+        write_replica(found.log_dirs[0], published(finished_in(found.remote)))
+        yield found
 
 
 @situation("local retention")

@@ -121,7 +121,7 @@ def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_wha
     capsys.readouterr()
     assert tiersnap(["--output", "json", *words]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
-    assert {row["verdict"]: row["segments"] for row in result["rows"]} == {"ALREADY_TIERED": 10, "ACTIVE_SEGMENT": 3}
+    assert {row["verdict"]: row["segments"] for row in result["rows"]} == {"UPLOADED": 10, "ACTIVE_SEGMENT": 3}
     assert "ready_elsewhere" not in result
 
 

@@ -48,7 +48,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
         f"wrote {len(missing)} producer snapshots and tiered {len(blocked)} segments",
         f"In remote storage 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
         f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",
-        "2 partitions MISSING_SNAPSHOT → ALREADY_TIERED",
+        "2 partitions MISSING_SNAPSHOT → UPLOADED",
     )
 
 

@@ -97,7 +97,7 @@ def test_nothing_is_tiered_of_a_partition_whose_cluster_record_is_damaged(
         assert [key.partition.topic for key in logs] == ["payments"]
     remote.store.delete([record])
     assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.OK
-    assert verdicts(tmp_path / "report") == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 2}
+    assert verdicts(tmp_path / "report") == {"ACTIVE_SEGMENT": 2, "UPLOADED": 2}
 
 
 def test_a_second_run_writes_no_object_commits_no_version_and_says_so(
@@ -161,7 +161,7 @@ def test_what_was_planned_first_is_written_when_applied_and_is_what_a_host_write
     assert run(source, remote, warehouse, *ledger) == 0
     assert verdicts(tmp_path / "report")["MISSING_SNAPSHOT"] == 2
     assert run(source, remote, warehouse, *ledger, "--apply") == 0
-    tiered = {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
+    tiered = {"UPLOADED": 12, "ACTIVE_SEGMENT": 2}
     assert verdicts(tmp_path / "report") == tiered
     objects = {key: remote.store.get(key) for key in remote.objects()}
     assert sum(key.endswith(".rsm-manifest") for key in objects) == 12

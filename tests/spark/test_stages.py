@@ -222,7 +222,7 @@ def test_a_bounded_scan_says_so_too(spark: SparkSession, tmp_path: Path) -> None
     runner, before = Runner(tmp_path, tmp_path), Tables()
     ran = runner(sources=sources, expiration=7 * DAY, as_of=NOW, scan=Scan.WINDOW)
     assert all(row["window_offset"] for row in ran.listed)
-    assert ran.verdicts["UNKNOWN_TRANSACTIONS"] and ran.verdicts["ALREADY_TIERED"]
+    assert ran.verdicts["UNKNOWN_TRANSACTIONS"] and ran.verdicts["UPLOADED"]
     stages = Stages(spark, before, runner.tables, ran, 1, options)
     changed = stages.check_changes(runner.store.uri)
     stages.check_decodes(changed)
@@ -301,14 +301,14 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
         return ran
 
     for offset, verdicts in (
-        (25, {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 2}),
-        (40, {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}),
+        (25, {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "UPLOADED": 2}),
+        (40, {"ACTIVE_SEGMENT": 1, "UPLOADED": 3}),
     ):
         high_watermarks.write_text(f"0\n1\norders 0 {offset}\n")
         found = check_next()
         assert found.verdicts == verdicts
     remote.rename(away)
-    assert "ALREADY_TIERED" not in check_next(apply=False).verdicts
+    assert "UPLOADED" not in check_next(apply=False).verdicts
     shutil.rmtree(remote, ignore_errors=True)
     away.rename(remote)
     assert check_next().verdicts == found.verdicts
@@ -332,7 +332,7 @@ def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     runner(topic_ids={"payments": one_id})
     before = copy.deepcopy(runner.tables)
     ran = runner(topic_ids={"payments": one_id, "orders": one_id}, apply=False)
-    assert ran.verdicts == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 1, "MISSING_SNAPSHOT": 1}
+    assert ran.verdicts == {"ACTIVE_SEGMENT": 2, "UPLOADED": 1, "MISSING_SNAPSHOT": 1}
     stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(aiven(runner.store)))
     stages.check_differences()
     stages.check_verdicts(runner.runs)

@@ -35,9 +35,7 @@ def test_sparks_reader_shows_suspects_and_states_and_a_run_leaves_its_metrics(
         tmp_path / "report",
     )
     assert ran.exit_code == 4, ran.err
-    assert (
-        'tiersnap_segments{command="run",topic="orders",verdict="ALREADY_TIERED"} 1' in metrics.read_text().splitlines()
-    )
+    assert 'tiersnap_segments{command="run",topic="orders",verdict="UPLOADED"} 1' in metrics.read_text().splitlines()
     assert 'tiersnap_last_run_segments_tiered{command="run"} 1' in metrics.read_text().splitlines()
     capsys.readouterr()
     # The JVM does not go where this process goes, so the place is a whole path.

@@ -60,7 +60,7 @@ def test_judge_takes_what_no_broker_can_copy_from_it_on_only_when_nothing_before
 
 def test_judge_takes_what_the_broker_passes_by() -> None:
     coverage = RemoteCoverage(((10, 20),), 20, unfinished=((0, 10),))
-    assert verdicts(*SEGMENTS[:3], coverage=coverage) == "READY ALREADY_TIERED LEFT_TO_BROKER"
+    assert verdicts(*SEGMENTS[:3], coverage=coverage) == "READY IN_REMOTE LEFT_TO_BROKER"
 
 
 def test_judge_refuses_plain_text_among_encrypted_segments_by_the_manifests_key() -> None:

@@ -84,8 +84,8 @@ def test_the_highest_remote_offset_is_found_as_the_broker_does(
 def test_after_an_unclean_election_the_lost_leaders_offsets_do_not_count() -> None:
     """[100, 200) was tiered under epoch 0; epoch 1 began at 150 and wrote 150 to 179."""
     copy = CopyFacts(100, 200, ((0, 100),))
-    assert coverage_of([copy], ((0, 0), (1, 150)), 180) == RemoteCoverage(((100, 150),), 150)
-    assert coverage_of([copy], ((0, 0),), 300) == RemoteCoverage(((100, 200),), 200)
+    assert coverage_of([copy], ((0, 0), (1, 150)), 180) == RemoteCoverage(((100, 150),), 150, unread=((100, 150),))
+    assert coverage_of([copy], ((0, 0),), 300) == RemoteCoverage(((100, 200),), 200, unread=((100, 200),))
 
 
 def test_a_log_that_was_made_anew_under_the_same_epoch_is_cut_at_its_end() -> None:

@@ -82,7 +82,7 @@ def test_tier_refuses_plain_text_by_the_manifest_of_the_partition(store: Directo
     (key,) = encrypt(store, topic="orders")
     ran = run(store, source, "--topic", "orders", "--apply")
     assert_said(ran, 4, "ENCRYPTED_REMOTE", "--allow-plaintext")
-    assert verdicts(ran)["orders-0"] == {"ENCRYPTED_REMOTE": 2, "ALREADY_TIERED": 1, "ACTIVE_SEGMENT": 1}
+    assert verdicts(ran)["orders-0"] == {"ENCRYPTED_REMOTE": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
     assert sum(info.key.endswith((".log", ".snapshot")) for info in store.list()) == 2, "not a byte"
     assert json.loads(ran.out)["result"]["encryption"] == {"ENCRYPTED": 1}
     report = tiersnap("tier", source, "--remote", store.root, "--report", store.root.parent / "page", "--all")
@@ -124,7 +124,8 @@ def test_plain_segments_among_compressed_ones_are_fine(store: DirectoryStore, so
     compress_copy(manifest, 100)
     age(store, str(manifest.relative_to(store.root)), 2 * DAY)
     ran = run(store, source, "--topic", "orders", "--apply")
-    assert (ran.exit_code, verdicts(ran)["orders-0"]) == (0, {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}), ran.err
+    assert_said(ran, 0)
+    assert verdicts(ran)["orders-0"] == {"UPLOADED": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
 
 
 def test_local_tiered_storage_knows_no_encryption(store: DirectoryStore, source: Path) -> None:
@@ -138,13 +139,13 @@ def test_run_refuses_plain_text_in_its_verdicts_and_reads_them_from_its_tables(t
     brokers(runner.store, source, "orders", bases={0})
     encrypt(runner.store)
     ran = runner()
-    assert ran.verdicts == {"ALREADY_TIERED": 1, "ENCRYPTED_REMOTE": 5, "ACTIVE_SEGMENT": 2}
+    assert ran.verdicts == {"IN_REMOTE": 1, "ENCRYPTED_REMOTE": 5, "ACTIVE_SEGMENT": 2}
     assert ran.tiered == []
     assert runner().did_nothing
     for key in (info.key for info in runner.store.list() if info.key.endswith(".rsm-manifest")):
         manifest = json.loads(runner.store.get(key))
         runner.store.replace(key, json.dumps({**manifest, "encryption": None}).encode())
-    assert runner().verdicts == {"ALREADY_TIERED": 6, "ACTIVE_SEGMENT": 2}, "as if it had never been refused"
+    assert runner().verdicts == {"UPLOADED": 5, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 2}, "as if it had never been refused"
 
 
 # --- where it is looked

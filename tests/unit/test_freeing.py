@@ -57,7 +57,7 @@ def row(base_offset: int, verdict: Verdict) -> Readiness:
 
 def test_of_what_is_tiered_already_brokers_are_told_what_they_lack():
     freeing = stuck()
-    tiered = [row(100, Verdict.ALREADY_TIERED), row(200, Verdict.ALREADY_TIERED)]
+    tiered = [row(100, Verdict.TIERED), row(200, Verdict.TIERED)]
     told = plan((OLD, 100, 199, PublishAction.FINISH), (NEW, 200, 299, PublishAction.PUBLISH))
     freeing.plan(tiered, told, applied=True, replace=False)
     assert (freeing.end, freeing.tier, freeing.publish, freeing.next_offset) == (End.PLANNED, 2, 2, 300)
@@ -96,7 +96,7 @@ def test_what_could_not_be_tiered_is_named_after_the_attempt():
     freeing.plan([row(100, Verdict.READY)], plan(), applied=True, replace=False)
     assert (freeing.end, freeing.reason) == (End.BLOCKED, "READY: why"), "it should have been tiered"
     freeing = stuck()
-    freeing.plan([row(50, Verdict.ALREADY_TIERED)], plan(), applied=True, replace=False)
+    freeing.plan([row(50, Verdict.TIERED)], plan(), applied=True, replace=False)
     assert (freeing.end, freeing.tier, freeing.reason) == (End.BLOCKED, 0, NOTHING_TO_DO)
 
 
@@ -116,7 +116,7 @@ def test_a_gap_that_the_copier_has_passed_stands_in_nobodys_way_and_one_ahead_do
 @pytest.mark.parametrize("action", [PublishAction.KNOWN, PublishAction.COVERED])
 def test_what_others_published_meanwhile_is_no_blocked_partition_but_its_copier_must_look(action):
     freeing = stuck()
-    freeing.plan([row(100, Verdict.ALREADY_TIERED)], plan((NEW, 100, 199, action)), applied=True, replace=False)
+    freeing.plan([row(100, Verdict.TIERED)], plan((NEW, 100, 199, action)), applied=True, replace=False)
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 200)
 
 
@@ -207,5 +207,5 @@ def test_plan_with_nothing_but_segments_that_are_held_back_is_refused():
     freeing, held = stuck(), plan((NEW, 100, 199, PublishAction.HELD_BACK))
     error = HiddenOffsetsError("it would hide others", hint="what to do")
     held = replace(held, segments=tuple(replace(each, error=error) for each in held.segments))
-    freeing.plan([row(100, Verdict.ALREADY_TIERED)], held, applied=True, replace=False)
+    freeing.plan([row(100, Verdict.TIERED)], held, applied=True, replace=False)
     assert (freeing.end, freeing.reason, freeing.hint) == (End.REFUSED, "it would hide others", "what to do")

@@ -122,7 +122,7 @@ def test_run_names_broken_indexes_until_it_tiers_them(tmp_path: Path) -> None:
         assert {row["base_offset"] for row in ran.readiness if row["verdict"] == "INDEX_DAMAGED"} == FAULTS.keys()
     assert {row["base_offset"] for row in fleet(apply=True, now=AT).ready} == set(BASES)
     done = fleet(apply=True, now=AT)
-    assert [row["verdict"] for row in done.readiness] == [*["ALREADY_TIERED"] * 5, "ACTIVE_SEGMENT"]
+    assert [row["verdict"] for row in done.readiness] == [*["UPLOADED"] * 5, "ACTIVE_SEGMENT"]
 
 
 def test_run_calls_a_mended_index_right_although_nothing_else_changed(tmp_path: Path) -> None:

@@ -57,18 +57,18 @@ def test_tier_leaves_ready_segments_to_a_broker_that_uploaded_within_the_hour(
     before = {info.key for info in store.list() if "/0" in info.key}
     ran = tier(source, store, "--layout", layout)
     assert_said(ran, 0, "left to brokers: 2 segments", "--leave-to-broker none")
-    assert verdicts(ran) == {"LEFT_TO_BROKER": 2, "ALREADY_TIERED": 1, "ACTIVE_SEGMENT": 1}
+    assert verdicts(ran) == {"LEFT_TO_BROKER": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
     assert {info.key for info in store.list() if "/0" in info.key} == before, "not an object of a segment"
     shorter = tier(source, store, "--layout", layout, "--leave-to-broker", "1ms")
-    assert verdicts(shorter) == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
+    assert verdicts(shorter) == {"UPLOADED": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
 
 
 def test_tier_takes_the_segments_once_no_broker_has_uploaded_for_an_hour(source: Path, store: DirectoryStore) -> None:
     tiered.tier(source / "orders-0", store, bases={0})
     for info in list(store.list()):
         age(store, info.key, LEFT_FOR_MS + 1000)
-    assert verdicts(tier(source, store)) == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
-    assert verdicts(tier(source, store)) == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}, "ours are no broker's"
+    assert verdicts(tier(source, store)) == {"UPLOADED": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
+    assert verdicts(tier(source, store)) == {"UPLOADED": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}, "ours are no broker's"
 
 
 def test_tier_leaves_the_rest_to_a_broker_whose_copy_is_under_way(source: Path, store: DirectoryStore) -> None:
@@ -81,7 +81,7 @@ def test_tier_leaves_the_rest_to_a_broker_whose_copy_is_under_way(source: Path, 
 def test_tier_takes_what_the_broker_cannot_copy_for_want_of_a_snapshot(source: Path, store: DirectoryStore) -> None:
     tiered.tier(source / "orders-0", store, bases={0})
     (source / "orders-0" / f"{20:020d}.snapshot").unlink()
-    assert verdicts(tier(source, store)) == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
+    assert verdicts(tier(source, store)) == {"UPLOADED": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
 
 
 def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
     tiered.tier(source / "orders-0", runner.store, bases={0})
     now = runner.store.now()
     ran = runner(beside=BesideBrokers(now, LEFT_FOR_MS))
-    assert ran.verdicts == {"LEFT_TO_BROKER": 2, "ALREADY_TIERED": 1, "ACTIVE_SEGMENT": 1}
+    assert ran.verdicts == {"LEFT_TO_BROKER": 2, "IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
     assert ran.tiered == []
     assert runner(beside=BesideBrokers(now, LEFT_FOR_MS)).did_nothing
     facts = [
@@ -98,7 +98,7 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
     for at, verdict in ((now, "LEFT_TO_BROKER"), (now + LEFT_FOR_MS + 60_000, "READY")):
         judge = JudgePartition(False, BrokerExpiry(3, None), beside=BesideBrokers(at, LEFT_FOR_MS))
         rows = judged(judge, facts, runner.tables.remote_log_segments)
-        assert [row["verdict"] for row in rows] == ["ALREADY_TIERED", verdict, verdict, "ACTIVE_SEGMENT"]
+        assert [row["verdict"] for row in rows] == ["IN_REMOTE", verdict, verdict, "ACTIVE_SEGMENT"]
     assert runner(beside=BesideBrokers(now + LEFT_FOR_MS + 60_000, LEFT_FOR_MS)).segments_tiered == 2
 
 

@@ -278,7 +278,7 @@ def test_a_run_replays_anew_once_remote_storage_tells_the_log_start(bare: Path, 
     for path in Path(runner.remote).rglob("00000000000000000560-*"):
         path.unlink()
     ran = runner()
-    assert (ran.verdicts, ran.segments_tiered) == ({"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 1}, 1)
+    assert (ran.verdicts, ran.segments_tiered) == ({"ACTIVE_SEGMENT": 1, "UPLOADED": 1}, 1)
     (key,) = [key for key in runner.objects() if key.endswith(".snapshot") and key.startswith("snapshots/")]
     right = CASE / "disk/led-0" / snapshot_file.file_name(660)
     assert entries(runner.objects()[key]) == entries(right.read_bytes())
@@ -287,7 +287,7 @@ def test_a_run_replays_anew_once_remote_storage_tells_the_log_start(bare: Path, 
 
 def test_a_run_judges_what_is_tiered_whether_or_not_the_log_start_is_known(disk: Path, tmp_path: Path) -> None:
     runner = fleet(tmp_path, disk, knows=True)
-    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 1}
+    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "IN_REMOTE": 1}
     assert runner().did_nothing
 
 

@@ -54,9 +54,9 @@ def test_tier_knows_its_own_uploads_when_the_log_start_is_inside_a_segment(
     assert (first.exit_code, first.rows[0]["tiered"]) == (0, closed), first.err
     again = tier(logs, remote, "--layout", layout, "--apply")
     assert again.exit_code == 0, again.err
-    assert again.rows[0]["verdicts"] == {"ALREADY_TIERED": closed, "ACTIVE_SEGMENT": 1}
+    assert again.rows[0]["verdicts"] == {"UPLOADED": closed, "ACTIVE_SEGMENT": 1}
     scanned = tiersnap("scan", logs, "--remote", remote, "--layout", layout)
-    assert scanned.rows[0]["verdicts"] == {"ALREADY_TIERED": closed, "ACTIVE_SEGMENT": 1}
+    assert scanned.rows[0]["verdicts"] == {"UPLOADED": closed, "ACTIVE_SEGMENT": 1}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,8 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment, Records
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 
 pytestmark = pytest.mark.unit
 
@@ -53,12 +54,10 @@ def run(
     source: Path,
     run_id: str,
     layout: Layout,
-    known_to_brokers: Mapping[str, frozenset[str]] | None = None,
+    records: Records | None = None,
 ) -> HostPartition:
     tierer = Tierer(run_id, NOW, wait=0)
-    tiers = HostTier(
-        RemoteLocation(store, layout), ReplayOptions(), tierer, known_to_brokers=known_to_brokers, apply=True
-    )
+    tiers = HostTier(RemoteLocation(store, layout), ReplayOptions(), tierer, records=records, apply=True)
     (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
@@ -85,7 +84,7 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     run(store, source, "run-1", layout)
     lose(store, offset, kind)
     done = run(store, source, "run-2", layout)
-    assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
+    assert (done.errors, Counter(verdicts(done).values())["UPLOADED"]) == ([], 3)
     found = list_remote_partition(RemoteLocation(store, layout), ORDERS)
     assert [copy.start_offset for copy in found.segments] == [0, 10, 20]
     assert run(store, source, "run-3", layout).events == []
@@ -168,13 +167,19 @@ def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
 ) -> None:
     """`mend` brings back what a record names."""
     layout = open_layout("aiven")
-    names = {each.base_offset: each.segment_id for each in run(store, source, "run-1", layout).events}
+    named = tuple(
+        RecordedSegment(
+            each.segment_id or "", COPY_FINISHED, each.base_offset, each.next_base_offset, each.leader_epochs
+        )
+        for each in run(store, source, "run-1", layout).events
+    )
     lose(store, 0)
     lose(store, 10, KeyKind.LOG)
-    topic_id = ORDERS.topic_id
-    done = run(store, source, "run-2", layout, {topic_id: frozenset(names.values())})
+    topic_id = ORDERS.topic_id or ""
+    done = run(store, source, "run-2", layout, {("orders", 0): PartitionRecords(topic_id, named, is_complete=True)})
     assert (verdicts(done)[0], verdicts(done)[10], done.events) == ("GAP_IN_REMOTE", "GAP_IN_REMOTE", [])
-    assert run(store, source, "run-3", layout, {topic_id: frozenset()}).errors == []
+    none = PartitionRecords(topic_id, is_complete=True)
+    assert run(store, source, "run-3", layout, {("orders", 0): none}).errors == []
     assert publishable(store) == [0, 10, 20]
 
 
@@ -197,10 +202,10 @@ def test_tier_leaves_a_gap_where_a_brokers_segment_lost_an_object(store: Directo
 
 def test_run_uploads_a_lost_segment_again_whatever_its_tables_say(tmp_path: Path, source: Path) -> None:
     runner = Runner(tmp_path, source)
-    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}
+    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "UPLOADED": 3}
     lose(runner.store, 10, KeyKind.INDEXES)
     ran = runner()
-    assert (ran.errors, ran.verdicts) == ([], {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3})
+    assert (ran.errors, ran.verdicts) == ([], {"ACTIVE_SEGMENT": 1, "UPLOADED": 3})
     assert publishable(runner.store) == [0, 10, 20]
     runner()
     assert runner().did_nothing

@@ -128,7 +128,7 @@ def test_the_main_job_sees_it_in_every_run(lose: Lose, whole: dict[int, bytes], 
     assert [base for _, base in second.decoded] == [45]
     for ran in (first, second):
         verdicts = {row["base_offset"]: row["verdict"] for row in ran.readiness}
-        assert verdicts[0] == "ALREADY_TIERED"
+        assert verdicts[0] == "UPLOADED"
         assert "CORRUPT_SEGMENT" in (verdicts[10], verdicts.get(20))
         assert verdicts[30] == "GAP_BEFORE"
 

@@ -169,7 +169,7 @@ def test_the_main_job_waits_for_the_file_and_goes_on_once_it_is_there(
     first, second = runner(as_of=None), runner(as_of=None)
     for ran in (first, second):
         assert ran.errors == []
-        assert verdicts(ran) == expected_verdicts(base, "ALREADY_TIERED")
+        assert verdicts(ran) == expected_verdicts(base, "UPLOADED")
     assert second.did_nothing
     assert tiered_in(tmp_path / "remote") == {each: each + 9 for each in BASES if each < base}
 
@@ -177,7 +177,7 @@ def test_the_main_job_waits_for_the_file_and_goes_on_once_it_is_there(
     there.rmdir() if odd is folder else there.unlink()
     there.write_bytes(b"".join(SEGMENTS[base]))
     third = runner(as_of=None)
-    assert verdicts(third) == dict.fromkeys(BASES[:-1], "ALREADY_TIERED") | {40: "ACTIVE_SEGMENT"}
+    assert verdicts(third) == dict.fromkeys(BASES[:-1], "UPLOADED") | {40: "ACTIVE_SEGMENT"}
     assert tiered_in(tmp_path / "remote") == {each: each + 9 for each in BASES[:-1]}
     stored = [data for key, data in runner.objects().items() if key.endswith(".snapshot")]
     assert set(stored) == {whole[offset] for offset in BASES[1:]}
@@ -190,7 +190,7 @@ def test_a_segment_that_became_odd_since_the_last_run_is_seen(put: Put, tmp_path
     runner(as_of=None, apply=False)
     odd(log_of(logs, 20))
     ran = runner(as_of=None)
-    assert {row["base_offset"]: row["verdict"] for row in ran.readiness} == expected_verdicts(20, "ALREADY_TIERED")
+    assert {row["base_offset"]: row["verdict"] for row in ran.readiness} == expected_verdicts(20, "UPLOADED")
     assert ran.errors == []
 
 

@@ -17,7 +17,7 @@ from tests.reference.lost_segment_log import LEFT, NOW, SEGMENTS
 pytestmark = pytest.mark.unit
 
 SUFFIXES = ("index", "timeindex", "txnindex")
-LOST = {0: "ALREADY_TIERED", 10: "CORRUPT_SEGMENT", 30: "GAP_BEFORE", 40: "ACTIVE_SEGMENT"}
+LOST = {0: "UPLOADED", 10: "CORRUPT_SEGMENT", 30: "GAP_BEFORE", 40: "ACTIVE_SEGMENT"}
 
 
 def write(logs: Path, segments: dict[int, list[bytes]]) -> Path:
@@ -128,7 +128,7 @@ def test_the_main_job_sees_it_in_every_run(logs: Path, whole: dict[int, bytes], 
     # The segment is put back: all of it goes on.
     write(logs, SEGMENTS)
     third = runner(as_of=None)
-    assert {row["verdict"] for row in third.readiness} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
+    assert {row["verdict"] for row in third.readiness} == {"UPLOADED", "ACTIVE_SEGMENT"}
     stored = [data for key, data in runner.objects().items() if key.endswith(".snapshot")]
     assert set(stored) == {whole[offset] for offset in (10, 20, 30, 40)}
 

@@ -14,7 +14,7 @@ from tests.reference.log_builder import data_batch, write_partition
 pytestmark = pytest.mark.unit
 
 ID = "lZ6vvmajTWKDBUTV6SQAtQ"
-TIERED = {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}
+TIERED = {"ACTIVE_SEGMENT": 1, "UPLOADED": 3}
 LONG_AGO = 1e9
 
 
@@ -51,7 +51,7 @@ def test_a_log_that_always_outruns_its_high_watermark_is_tiered_behind_it(runner
         )
         say_high_watermark(runner.source, last - 3)
         ran = runner()
-    assert ran.verdicts == {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 7}
+    assert ran.verdicts == {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "UPLOADED": 7}
 
 
 @pytest.mark.parametrize("apply", [True, False])
@@ -89,7 +89,7 @@ def test_a_brokers_copy_that_took_longer_than_any_copy_may_counts_once_it_is_who
     put(objects.keys() - manifests)
     assert runner(apply=False).verdicts["COPY_IN_FLIGHT"] == 3
     put(objects.keys() - manifests, modified=LONG_AGO)
-    assert "ALREADY_TIERED" not in runner(apply=False).verdicts
+    assert "UPLOADED" not in runner(apply=False).verdicts
     put(manifests)
     assert runner(apply=False).verdicts == TIERED
 

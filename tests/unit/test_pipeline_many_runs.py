@@ -269,7 +269,7 @@ def test_a_replica_that_rolled_elsewhere_tiers_only_what_no_copy_holds(runner: R
     other = tmp_path / "other"
     write(other, bases=(0, 15, 25, 45))
     outcome = runner(sources=(str(other),))
-    assert outcome.verdicts == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
+    assert outcome.verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
     offsets = sorted(int(key.split("/")[-1][:20]) for key in runner.objects() if key.endswith(".rsm-manifest"))
     assert offsets == [0, 10, 20, 25]
 
@@ -282,7 +282,7 @@ def test_a_tiered_segment_that_is_active_again_is_active(runner: Runner) -> None
             path.unlink()
     write_partition(runner.source, "orders", 0, {}, leader_epochs=[(0, 0)], high_watermark=20)
     runner()
-    assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 1}
+    assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "UPLOADED": 1}
 
 
 class RefusesOne:
@@ -415,7 +415,7 @@ def test_another_server_under_the_same_name_gets_all_of_it_as_soon_as_it_is_noti
     before = snapshots(runner)
     shutil.rmtree(runner.remote)
     noticed = runner()
-    assert (noticed.verdicts.get("ALREADY_TIERED"), noticed.segments_tiered) == (None, 0)
+    assert (noticed.verdicts.get("UPLOADED"), noticed.segments_tiered) == (None, 0)
     assert "is gone" in noticed.errors[0]
     assert runner().segments_tiered == 3
     assert snapshots(runner) == before
@@ -444,7 +444,7 @@ def test_a_copy_behind_a_hole_is_made_when_the_hole_is_closed(runner: Runner) ->
         ran = runner(store=refusing)  # type: ignore[arg-type]
         assert ran.is_transient
         assert len(ran.errors) == 1
-        assert ran.verdicts["ALREADY_TIERED"] == 1
+        assert ran.verdicts["UPLOADED"] == 1
     assert runner().segments_tiered == 2
     logs = sorted(key.split("/")[-1][:20] for key in runner.objects() if key.endswith(".log"))
     assert logs == [f"{base:020d}" for base in (0, 10, 20)]
@@ -477,7 +477,7 @@ def test_a_newest_copy_that_somebody_deleted_is_made_again(runner: Runner) -> No
     runner()
     delete_copy(runner, 20)
     ran = runner()
-    assert (ran.errors, ran.segments_tiered, ran.verdicts["ALREADY_TIERED"]) == ([], 1, 3)
+    assert (ran.errors, ran.segments_tiered, ran.verdicts["UPLOADED"]) == ([], 1, 3)
     assert runner().did_nothing
 
 
@@ -487,7 +487,7 @@ def test_a_lost_first_segment_is_uploaded_again(runner: Runner) -> None:
     ran = runner()
     assert (ran.errors, ran.segments_tiered) == ([], 1)
     verdicts = [row["verdict"] for row in ran.readiness]
-    assert verdicts == ["ALREADY_TIERED", "ALREADY_TIERED", "ALREADY_TIERED", "ACTIVE_SEGMENT"]
+    assert verdicts == ["UPLOADED", "UPLOADED", "UPLOADED", "ACTIVE_SEGMENT"]
     runner()
     assert runner().did_nothing
 

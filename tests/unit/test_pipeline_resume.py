@@ -92,7 +92,7 @@ def test_a_run_killed_at_any_write_or_commit_is_finished_by_the_next(tmp_path: P
         ran = runner()
         assert ran.errors == [], dies_before
         verdicts = [row["verdict"] for row in ran.readiness]
-        assert verdicts == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], dies_before
+        assert verdicts == ["UPLOADED"] * 3 + ["ACTIVE_SEGMENT"], dies_before
         check_complete(runner)
         told = finished_segments(RemoteLocation(runner.store, runner.layout), lambda _: True)
         assert [each.start_offset for each in told] == [0, 10, 20], dies_before
@@ -107,7 +107,7 @@ def test_a_claim_that_could_not_be_finished_is_finished_by_the_next_run_and_then
     before = runner.objects()
     ran = runner()
     assert (ran.errors, ran.segments_tiered) == ([], 2), "the first is there"
-    assert [row["verdict"] for row in ran.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"]
+    assert [row["verdict"] for row in ran.readiness] == ["UPLOADED"] * 3 + ["ACTIVE_SEGMENT"]
     assert {key for key in before if key.endswith(".log")} <= runner.objects().keys()
     check_complete(runner)
     told = finished_segments(RemoteLocation(runner.store, runner.layout), lambda _: True)

@@ -45,7 +45,7 @@ Spoil = Callable[
     [ExaminedSegment, PartitionFacts, RemoteCoverage], tuple[ExaminedSegment, PartitionFacts, RemoteCoverage]
 ]
 SPOILERS: list[tuple[Verdict, Spoil]] = [
-    (Verdict.ALREADY_TIERED, lambda s, p, r: (s, p, replace(r, covered=((0, 10),), highest=10))),
+    (Verdict.IN_REMOTE, lambda s, p, r: (s, p, replace(r, covered=((0, 10),), highest=10))),
     (Verdict.COPY_IN_FLIGHT, lambda s, p, r: (s, p, replace(r, in_flight=frozenset({0})))),
     (Verdict.GAP_IN_REMOTE, lambda s, p, r: (s, p, replace(r, highest=10))),
     (Verdict.ACTIVE_SEGMENT, lambda s, p, r: (changed(s, next_base_offset=None), p, r)),
@@ -167,18 +167,18 @@ SEGMENTS = [changed(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
     ("coverage", "expected"),
     [
         # Copies of another replica's segments, which begin elsewhere, count by their offsets.
-        (RemoteCoverage(((0, 25),), 25), "ALREADY_TIERED ALREADY_TIERED READY READY"),
-        (RemoteCoverage(((0, 20),), 20), "ALREADY_TIERED ALREADY_TIERED READY READY"),
+        (RemoteCoverage(((0, 25),), 25), "IN_REMOTE IN_REMOTE READY READY"),
+        (RemoteCoverage(((0, 20),), 20), "IN_REMOTE IN_REMOTE READY READY"),
         # A broker passes by what lies below the highest remote offset, and goes on above it.
-        (RemoteCoverage(((10, 30),), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
-        (RemoteCoverage(((0, 5), (10, 30)), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
+        (RemoteCoverage(((10, 30),), 30), "GAP_IN_REMOTE IN_REMOTE IN_REMOTE READY"),
+        (RemoteCoverage(((0, 5), (10, 30)), 30), "GAP_IN_REMOTE IN_REMOTE IN_REMOTE READY"),
         (RemoteCoverage(((0, 5), (8, 12)), 12), "GAP_IN_REMOTE READY READY READY"),
         # Unless a copy of ours lies there that counts once it is tiered again.
-        (RemoteCoverage(((10, 30),), 30, unfinished=((5, 15),)), "READY ALREADY_TIERED ALREADY_TIERED READY"),
-        (RemoteCoverage(((10, 30),), 30, unfinished=((10, 20),)), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
+        (RemoteCoverage(((10, 30),), 30, unfinished=((5, 15),)), "READY IN_REMOTE IN_REMOTE READY"),
+        (RemoteCoverage(((10, 30),), 30, unfinished=((10, 20),)), "GAP_IN_REMOTE IN_REMOTE IN_REMOTE READY"),
         # Covered, but above the highest offset of the newest epoch that is there: the broker copies it again.
         (RemoteCoverage(((0, 40),), 0), "READY READY READY READY"),
-        (RemoteCoverage(((0, 10),), 10, frozenset({10})), "ALREADY_TIERED COPY_IN_FLIGHT GAP_BEFORE GAP_BEFORE"),
+        (RemoteCoverage(((0, 10),), 10, frozenset({10})), "IN_REMOTE COPY_IN_FLIGHT GAP_BEFORE GAP_BEFORE"),
     ],
 )
 def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str) -> None:
@@ -195,13 +195,13 @@ def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
 def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:
     damaged = [changed(SEGMENTS[0], damage="BAD_CRC"), *SEGMENTS[1:]]
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
-    expected = [Verdict.CORRUPT_SEGMENT, Verdict.ALREADY_TIERED, Verdict.ALREADY_TIERED, Verdict.READY]
+    expected = [Verdict.CORRUPT_SEGMENT, Verdict.IN_REMOTE, Verdict.IN_REMOTE, Verdict.READY]
     assert verdicts(PARTITION, *damaged, coverage=coverage) == expected
 
 
 def test_records_below_the_log_start_need_no_copy() -> None:
     partition = replace(PARTITION, log_start_offset=7)
-    assert verdicts(partition, SEGMENT, coverage=RemoteCoverage(((7, 10),), 10)) == [Verdict.ALREADY_TIERED]
+    assert verdicts(partition, SEGMENT, coverage=RemoteCoverage(((7, 10),), 10)) == [Verdict.IN_REMOTE]
     assert verdicts(partition, SEGMENT, coverage=RemoteCoverage(((8, 10),), 10)) == [Verdict.GAP_IN_REMOTE]
 
 

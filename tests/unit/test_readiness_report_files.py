@@ -39,7 +39,7 @@ pytestmark = pytest.mark.unit
 TOTALS = [
     *(
         f"{group}{unit}"
-        for group in ("", "tiered_", "ready_", "waiting_", "never_tiered_")
+        for group in ("", "tiered_", "uploaded_", "in_remote_", "ready_", "waiting_", "never_tiered_")
         for unit in ("segments", "bytes")
     ),
     "findings",

@@ -214,7 +214,7 @@ def test_the_legend_explains_every_verdict(page: Page) -> None:
 def test_headline_numbers_causes_and_commands_are_on_the_page(html: str, page: Page) -> None:
     text = re.sub(r"\s+", " ", " ".join(page.text))
     assert "35.0 GiB cannot be tiered yet, in 4 of 7 topics" in text
-    for words in ("In remote storage 42.0 GiB", "Ready 10.0 GiB", "Waiting 35.0 GiB", "Stays local 14.0 GiB"):
+    for words in ("Tiered 42.0 GiB", "Ready 10.0 GiB", "Waiting 35.0 GiB", "Stays local 14.0 GiB"):
         assert words in text
     assert "9.0 GiB of it in 9 segments behind them" in text
     assert "tiersnap repair /var/lib/kafka/data --apply" in text
@@ -224,11 +224,11 @@ def test_headline_numbers_causes_and_commands_are_on_the_page(html: str, page: P
 def test_segments_whose_decodes_were_collected_are_said_to_be_tiered_on_their_own_host() -> None:
     rows = table(segments_of("t", 0, "READY ACTIVE_SEGMENT"))
     said = " ".join("".join(Page(to_html(summarise(rows, RUN))).text).split())
-    assert "the next run with --apply tiers them" in said
+    assert "the next run with --apply uploads them" in said
     elsewhere = replace(RUN, ready_elsewhere={"/var/lib/<kafka> of broker 7": 3})
     said = " ".join("".join(Page(to_html(summarise(rows, elsewhere))).text).split())
     assert "3 segments READY in /var/lib/<kafka> of broker 7" in said
-    assert "the next run with --apply tiers them" not in said
+    assert "the next run with --apply uploads them" not in said
 
 
 def test_a_plan_does_not_read_like_something_done() -> None:
@@ -242,7 +242,10 @@ def test_a_plan_does_not_read_like_something_done() -> None:
     ("verdicts", "headline"),
     [
         ("READY ACTIVE_SEGMENT", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
-        ("ALREADY_TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
+        ("TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
+        ("TIERED UPLOADED ACTIVE_SEGMENT", "Brokers do not know 1.0 GiB that tiersnap uploaded: publish them"),
+        ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Whether brokers know 1.0 GiB in remote storage was not asked"),
+        ("UPLOADED READY", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
         ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here is for remote storage"),
         ("", "There are no segments"),
     ],
@@ -261,11 +264,11 @@ def test_a_copy_button_stands_beside_commands_that_are_complete_only(page: Page,
 
 
 def test_ten_thousand_segments_are_a_few_rectangles() -> None:
-    verdicts = f"{'ALREADY_TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"
+    verdicts = f"{'TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"
     html = to_html(summarise(table(segments_of("t", 0, verdicts)), RUN))
     timeline = html.split('<svg class="timeline"', 1)[1].split("</svg>", 1)[0]
     assert timeline.count("<rect") == 4
-    assert "ALREADY_TIERED · offsets 0 to 8,999,999,999 · 9,000 segments · 8.8 TiB" in timeline
+    assert "TIERED · offsets 0 to 8,999,999,999 · 9,000 segments · 8.8 TiB" in timeline
 
 
 def test_every_segment_of_a_short_partition_has_its_own_title(html: str) -> None:
@@ -314,7 +317,7 @@ def test_rest_of_a_topic_lies_in_files_that_follow_each_other() -> None:
 
 
 def _partitions(topic: str, count: int) -> list[dict[str, object]]:
-    return [each for number in range(count) for each in segments_of(topic, number, "ALREADY_TIERED ACTIVE_SEGMENT")]
+    return [each for number in range(count) for each in segments_of(topic, number, "TIERED ACTIVE_SEGMENT")]
 
 
 def test_page_stays_below_five_megabytes_when_every_timeline_is_the_worst() -> None:

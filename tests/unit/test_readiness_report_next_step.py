@@ -28,7 +28,7 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (Verdict.ALREADY_TIERED, []),
+        (Verdict.TIERED, []),
         (Verdict.READY, [Step("", f"{RUN_IT} --apply", True)]),
         (
             Verdict.MISSING_SNAPSHOT,

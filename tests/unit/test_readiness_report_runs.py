@@ -40,7 +40,7 @@ def report_of(run: RunInfo = RUN, **verdicts: str) -> Report:
 
 
 BEFORE = {"a": "MISSING_SNAPSHOT GAP_BEFORE ACTIVE_SEGMENT", "b": "READY ACTIVE_SEGMENT", "c": "READY ACTIVE_SEGMENT"}
-AFTER = {"a": "ALREADY_TIERED ALREADY_TIERED ACTIVE_SEGMENT", "b": "CORRUPT_SNAPSHOT ACTIVE_SEGMENT",
+AFTER = {"a": "TIERED TIERED ACTIVE_SEGMENT", "b": "CORRUPT_SNAPSHOT ACTIVE_SEGMENT",
          "d": "ACTIVE_SEGMENT"}  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_changes_name_what_became_worse_first_and_count_what_came_and_went() -> 
         ("d", False, 0),
     ]
     assert (changes.appeared, changes.gone, changes.unchanged) == (1, 1, 0)
-    assert ("MISSING_SNAPSHOT", "ALREADY_TIERED", 1) in changes.moves
+    assert ("MISSING_SNAPSHOT", "TIERED", 1) in changes.moves
 
 
 def test_a_run_compared_with_itself_has_no_changes() -> None:
@@ -120,7 +120,7 @@ def test_a_file_that_is_like_a_report_and_is_none_is_refused_with_the_reason(tmp
 def test_days_that_are_left_follow_from_what_was_written_in_the_last_week() -> None:
     now = RUN.started_at
     rows = [
-        row("t", 0, 0, 10, "ALREADY_TIERED", size_bytes=7 * GIB, largest_timestamp=now - 8 * DAY_MS),
+        row("t", 0, 0, 10, "TIERED", size_bytes=7 * GIB, largest_timestamp=now - 8 * DAY_MS),
         row("t", 0, 10, 20, "READY", size_bytes=3 * GIB, largest_timestamp=now - 2 * DAY_MS),
         row("t", 0, 20, 30, "MISSING_SNAPSHOT", size_bytes=4 * GIB, largest_timestamp=now),
         row("t", 0, 30, None, "ACTIVE_SEGMENT", size_bytes=9 * GIB, largest_timestamp=now + 1),
@@ -165,7 +165,7 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
 
 
 def test_every_snapshot_says_where_it_is_from_neighbours_together() -> None:
-    words = "ALREADY_TIERED ALREADY_TIERED READY MISSING_SNAPSHOT ACTIVE_SEGMENT"
+    words = "TIERED TIERED READY MISSING_SNAPSHOT ACTIVE_SEGMENT"
     (partition,) = summarise(table(segments_of("t", 0, words, step=10)), RUN).topics[0].partitions
     assert [(each.base_offset, each.end_offset, each.segments, each.snapshot, each.provenance)
             for each in partition.snapshots] == [

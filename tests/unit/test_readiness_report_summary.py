@@ -22,7 +22,7 @@ from tests.reference.readiness_tables import (
 )
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.commands import Step
-from tiersnap.snapshot.gate.verdict import LEVEL, SETTLED, SEVERITY, Level, Verdict
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, LEVEL, SEVERITY, Level, Verdict
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Report, SnapshotsAtEnds
 from tiersnap.snapshot.report.summary import summarise
@@ -42,7 +42,7 @@ def test_the_sample_cluster_adds_up_to_what_was_counted_by_hand() -> None:
     total = summarise(sample_table(), RUN).cluster
     # Every segment is 1 GiB. payments 0..3, orders 0..1, ledger.v1, clicks, audit-log, metrics, __consumer_offsets.
     assert {str(verdict): count.segments for verdict, count in total.verdicts.items()} == {
-        "ALREADY_TIERED": 8 + 4 + 4 + 6 + 20,
+        "TIERED": 8 + 4 + 4 + 6 + 20,
         "READY": 2 + 3 + 5,
         "ABOVE_LSO": 1,
         "GAP_BEFORE": 9 + 5 + 5 + 2 + 1,
@@ -57,6 +57,7 @@ def test_the_sample_cluster_adds_up_to_what_was_counted_by_hand() -> None:
     }
     assert (total.segments, total.bytes) == (101, 101 * GIB)
     assert (total.tiered_segments, total.tiered_bytes) == (42, 42 * GIB)
+    assert (total.uploaded_bytes, total.in_remote_bytes) == (0, 0)
     assert (total.ready_segments, total.ready_bytes) == (10, 10 * GIB)
     assert (total.waiting_segments, total.waiting_bytes) == (35, 35 * GIB)
     assert (total.never_tiered_segments, total.never_tiered_bytes) == (14, 14 * GIB)
@@ -65,8 +66,10 @@ def test_the_sample_cluster_adds_up_to_what_was_counted_by_hand() -> None:
 
 
 def test_tiered_ready_waiting_and_never_tiered_are_all_segments_and_none_twice() -> None:
-    total = summarise(sample_table(), RUN).cluster
-    groups = ("tiered", "ready", "waiting", "never_tiered")
+    uploaded = segments_of("t", 0, "UPLOADED UPLOADED IN_REMOTE")
+    total = summarise(table([*sample_table().to_pylist(), *uploaded]), RUN).cluster
+    assert (total.tiered_segments, total.uploaded_segments, total.in_remote_segments) == (42, 2, 1)
+    groups = ("tiered", "uploaded", "in_remote", "ready", "waiting", "never_tiered")
     assert sum(getattr(total, f"{group}_segments") for group in groups) == total.segments
     assert sum(getattr(total, f"{group}_bytes") for group in groups) == total.bytes
 
@@ -77,16 +80,18 @@ def test_every_verdict_has_one_place_in_the_order_and_a_level() -> None:
     levels = list(Level)
     order = [levels.index(LEVEL[verdict]) for verdict in SEVERITY]
     assert order == sorted(order), "a verdict must not rank above one whose level is worse"
-    assert {verdict for verdict in SETTLED if LEVEL[verdict] in (Level.BLOCKED, Level.PENDING)} == set()
+    assert not {LEVEL[verdict] for verdict in IN_REMOTE_STORAGE} & {Level.BLOCKED, Level.PENDING}
 
 
 @pytest.mark.parametrize(
     ("verdicts", "worst"),
     [
         ("ACTIVE_SEGMENT", "ACTIVE_SEGMENT"),
-        ("ALREADY_TIERED ACTIVE_SEGMENT", "ALREADY_TIERED"),
+        ("TIERED ACTIVE_SEGMENT", "TIERED"),
         ("COMPACTED_TOPIC ACTIVE_SEGMENT", "COMPACTED_TOPIC"),
-        ("ALREADY_TIERED READY ACTIVE_SEGMENT", "READY"),
+        ("TIERED READY ACTIVE_SEGMENT", "READY"),
+        ("TIERED UPLOADED ACTIVE_SEGMENT", "UPLOADED"),
+        ("UPLOADED IN_REMOTE READY", "READY"),
         ("READY ABOVE_LSO GAP_BEFORE ACTIVE_SEGMENT", "ABOVE_LSO"),
         ("MISSING_INDEX GAP_BEFORE ACTIVE_SEGMENT", "MISSING_INDEX"),
         ("MISSING_SNAPSHOT GAP_BEFORE CORRUPT_SEGMENT ACTIVE_SEGMENT", "CORRUPT_SEGMENT"),
@@ -108,7 +113,7 @@ def test_topics_and_their_partitions_come_worst_first_then_by_bytes_that_wait_th
         "ledger.v1",  # TOPIC_ID_UNKNOWN
         "orders",  # ABOVE_LSO
         "audit-log",  # READY
-        "metrics",  # ALREADY_TIERED
+        "metrics",  # TIERED
         "__consumer_offsets",  # COMPACTED_TOPIC
     ]
     assert [partition.partition for partition in report.topics[0].partitions] == [3, 2, 0, 1]
@@ -214,7 +219,7 @@ def test_offsets_and_ids_that_are_not_known_stay_unknown_and_zero_is_an_offset()
 
 def test_the_oldest_that_waits_is_neither_tiered_nor_undated() -> None:
     rows = [
-        row("t", 0, 0, 10, "ALREADY_TIERED", largest_timestamp=5),
+        row("t", 0, 0, 10, "TIERED", largest_timestamp=5),
         row("t", 0, 10, 20, "MISSING_SNAPSHOT", largest_timestamp=-1),
         row("t", 0, 20, 30, "GAP_BEFORE", largest_timestamp=TIMESTAMP + 9),
         row("t", 0, 30, 40, "GAP_BEFORE", largest_timestamp=TIMESTAMP + 8),
@@ -239,7 +244,7 @@ def test_snapshots_are_counted_by_verdict_and_provenance() -> None:
 def test_blocked_topics_take_turns_for_details_and_healthy_ones_come_last() -> None:
     rows = [r for p in range(4) for r in segments_of("bad", p, "MISSING_SNAPSHOT GAP_BEFORE ACTIVE_SEGMENT")]
     rows += [r for p in range(4) for r in segments_of("late", p, "ABOVE_LSO ACTIVE_SEGMENT")]
-    rows += [r for p in range(4) for r in segments_of("fine", p, "ALREADY_TIERED ACTIVE_SEGMENT")]
+    rows += [r for p in range(4) for r in segments_of("fine", p, "TIERED ACTIVE_SEGMENT")]
 
     def detailed(details: int) -> dict[str, int]:
         report = summarise(table(rows), RUN, details=details)

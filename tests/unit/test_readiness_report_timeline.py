@@ -37,10 +37,10 @@ def test_few_segments_are_drawn_one_by_one() -> None:
 
 
 def test_ten_thousand_segments_merge_into_a_span_a_run() -> None:
-    verdicts = f"{'ALREADY_TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"
+    verdicts = f"{'TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"
     timeline = _partition(verdicts, step=100).timeline
     assert timeline == (
-        Span(Verdict.ALREADY_TIERED, 0, 900_000, Count(9000, 9000 * GIB)),
+        Span(Verdict.TIERED, 0, 900_000, Count(9000, 9000 * GIB)),
         Span(Verdict.MISSING_SNAPSHOT, 900_000, 900_100, Count(1, GIB)),
         Span(Verdict.GAP_BEFORE, 900_100, 999_900, Count(998, 998 * GIB)),
         Span(Verdict.ACTIVE_SEGMENT, 999_900, None, Count(1, GIB)),
@@ -48,7 +48,7 @@ def test_ten_thousand_segments_merge_into_a_span_a_run() -> None:
 
 
 def test_too_many_runs_become_mixed_spans_that_show_the_worst_and_lose_no_segment() -> None:
-    timeline = _partition(f"{'ALREADY_TIERED READY ' * 5000}ACTIVE_SEGMENT").timeline
+    timeline = _partition(f"{'TIERED READY ' * 5000}ACTIVE_SEGMENT").timeline
     assert len(timeline) <= MAX_SPANS
     assert {span.verdict for span in timeline} == {Verdict.READY}
     assert all(span.is_mixed for span in timeline)

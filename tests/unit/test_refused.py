@@ -32,7 +32,9 @@ pytestmark = pytest.mark.unit
 
 # (of a plan, of what was applied)
 CODES = {
-    "ALREADY_TIERED": (0, 0),
+    "TIERED": (0, 0),
+    "UPLOADED": (0, 0),
+    "IN_REMOTE": (0, 0),
     "COPY_IN_FLIGHT": (0, 0),
     "GAP_IN_REMOTE": (4, 4),
     "ACTIVE_SEGMENT": (0, 0),
@@ -63,7 +65,7 @@ def settings(*, apply: bool, replace: bool = False) -> RunSettings:
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_run_ends_as_what_stands_in_the_way_asks_for(verdict: Verdict) -> None:
-    outcome = RunOutcome(verdicts={Verdict.ALREADY_TIERED: 3, verdict: 1})
+    outcome = RunOutcome(verdicts={Verdict.TIERED: 3, verdict: 1})
     codes = tuple(exit_code_of(outcome.problems(settings(apply=it))) for it in (False, True))
     assert codes == CODES[verdict]
 

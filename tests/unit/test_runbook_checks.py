@@ -178,7 +178,7 @@ def test_verification_comes_true_where_nothing_is_wrong(result: tuple[str, str, 
     command, says, code = result
     ended, printed = _typed_at(mended)(command)
     assert (ended, says in printed) == (code, True), printed
-    waiting = {str(each) for each in Verdict} - {"ALREADY_TIERED", "READY", "ACTIVE_SEGMENT"}
+    waiting = {str(each) for each in Verdict} - {"TIERED", "UPLOADED", "IN_REMOTE", "READY", "ACTIVE_SEGMENT"}
     assert not waiting & set(re.findall(r"\w+", printed))
 
 
@@ -186,4 +186,5 @@ def test_verification_comes_true_where_nothing_is_wrong(result: tuple[str, str, 
 def test_verification_over_a_cluster_comes_true(result: tuple[str, str, int], tmp_path: Path) -> None:
     command, _, code = result
     with found("published", tmp_path) as place:
-        assert place.run(*_filled(command, {"s3://bucket/tiers": (place.remote,)})) == code
+        places = {"s3://bucket/tiers": (place.remote,), "LOGDIR": (place.disk,), "NEWDIR": (place.disk,)}
+        assert place.run(*_filled(command, places)) == code

@@ -255,7 +255,7 @@ def test_a_broker_s_file_before_the_window_is_uploaded_as_one_that_nobody_compar
     ran = run(runner, told=led(log))
 
     rows = {row["base_offset"]: row for row in ran.readiness}
-    assert rows[bases[0]]["verdict"] == rows[bases[1]]["verdict"] == "ALREADY_TIERED"
+    assert rows[bases[0]]["verdict"] == rows[bases[1]]["verdict"] == "UPLOADED"
     assert rows[bases[0]]["snapshot_provenance"] == "COMPUTED_WITHIN_WINDOW"
     assert (rows[bases[1]]["snapshot"], rows[bases[1]]["snapshot_provenance"]) == ("UNVERIFIED", "BROKER_UNVERIFIED")
     assert rows[bases[2]]["verdict"] == "CORRUPT_SNAPSHOT"

@@ -47,7 +47,7 @@ def test_scan_and_doctor_end_with_0_right_after_unblock(freed: Path, tmp_path: P
     assert tiersnap("scan", freed.parent).exit_code == 4, "the log directory alone does not tell"
     scanned = tiersnap("scan", freed.parent, *remote)
     assert_said(scanned, 0)
-    assert scanned.row(partition="orders-0")["verdicts"] == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
+    assert scanned.row(partition="orders-0")["verdicts"] == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
     assert "repair" not in scanned.err
     found = tiersnap("doctor", freed.parent, *remote)
     assert_said(found, 0)

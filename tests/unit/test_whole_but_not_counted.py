@@ -78,7 +78,7 @@ def test_the_next_tier_finishes_it_or_makes_it_again_and_leaves_no_hole(place: P
     store = DirectoryStore(place / "remote")
     done = tier(store, place / "logs", "run-3")
     assert done.errors == []
-    assert [each.verdict for each in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"]
+    assert [each.verdict for each in done.readiness] == ["UPLOADED"] * 3 + ["ACTIVE_SEGMENT"]
     assert (publishable(store), logs_of(store)) == ([0, 10, 20], [0, 10, 20])
     again = tier(store, place / "logs", "run-4")
     assert (again.events, again.errors) == ([], [])
@@ -93,10 +93,10 @@ def test_the_next_run_does_so_whatever_its_tables_said_and_then_there_is_peace(p
         claim = claim_protocol.read_claim(runner.store, FIRST)
         assert claim is not None
         runner.store.delete([CLAIM])
-        assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}
+        assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "UPLOADED": 3}
         runner.store.put_if_absent(CLAIM, claim.encode())
     ran = runner()
-    assert (ran.errors, ran.verdicts) == ([], {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3})
+    assert (ran.errors, ran.verdicts) == ([], {"ACTIVE_SEGMENT": 1, "UPLOADED": 3})
     assert (publishable(runner.store), logs_of(runner.store)) == ([0, 10, 20], [0, 10, 20])
     runner()
     assert runner().did_nothing

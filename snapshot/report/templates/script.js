@@ -77,7 +77,7 @@
   };
 
   // Every topic: its sums, and its row once that is here.
-  const SUMS = ["topic", "level", "worst", "partitions", "segments", "bytes", "tiered", "ready", "waiting"];
+  const SUMS = ["topic", "level", "worst", "partitions", "segments", "bytes", "tiered", "uploaded", "ready", "waiting"];
   const onPage = rows ? [...rows.querySelectorAll(":scope > .topic")] : [];
   const page = onPage.length;
   const sumsOf = (row) => Object.fromEntries(SUMS.map((name) => {

@@ -95,7 +95,7 @@ def test_tier_tells_what_it_did_and_partitions_when_asked(tmp_path: Path) -> Non
     result, found = json.loads(ran.out)["result"], values(path)
     assert found[of("tiersnap_last_run_segments_tiered", "tier")] == result["segments_tiered"] == 3
     assert found[of("tiersnap_last_run_bytes_tiered", "tier")] == result["bytes_tiered"]
-    assert found[of("tiersnap_segments", "tier", topic="orders", partition="0", verdict="ALREADY_TIERED")] == 3
+    assert found[of("tiersnap_segments", "tier", topic="orders", partition="0", verdict="UPLOADED")] == 3
     assert abs(found[of("tiersnap_last_success_timestamp_seconds", "tier")] - time.time()) < 600
 
 

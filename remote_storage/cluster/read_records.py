@@ -1,0 +1,55 @@
+"""The records of a cluster about the partitions of log directories."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.errors import MetadataTopicAbsentError
+from tiersnap.remote_storage.metadata.recorded import recorded
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
+from tiersnap.snapshot.replay.remote_records import Records
+
+
+def partitions_of(log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None = None) -> set[TopicPartition]:
+    """Return the partitions that log directories hold; `topic` takes the topics, None takes all."""
+    folders = (split_folder_name(folder) for each in log_dirs for folder in each.log_dir.folders)
+    return {name for name in folders if name is not None and matches_topic(name[0], topic)}
+
+
+def with_topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
+    """Return those of the partitions whose topics the cluster has, with the topic ids that it gives."""
+    wanted = list(partitions)
+    topics = cluster.topics({topic for topic, _ in wanted})
+    return [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in wanted if topic in topics]
+
+
+def records_read(topic: MetadataTopic, reader: MetadataReader, partitions: Iterable[TopicIdPartition]) -> Records:
+    """Return the records that a reader has read of partitions that are in `reader`."""
+    return {
+        (each.topic, each.partition): recorded(
+            reader.cache, each, is_complete=not reader.log_starts[topic.partition_of(each)]
+        )
+        for each in partitions
+    }
+
+
+def read_records(cluster: Cluster, log_dirs: Iterable[NamedLogDir]) -> Records | None:
+    """Return the records of the partitions in log directories; None if the cluster has no `__remote_log_metadata`.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    partitions = with_topic_ids(cluster, partitions_of(log_dirs))
+    try:
+        topic = MetadataTopic.of(cluster)
+    except MetadataTopicAbsentError:
+        return None
+    with topic.read(partitions) as reader:
+        reader.read_to_end()
+        return records_read(topic, reader, partitions)

@@ -1,0 +1,92 @@
+"""The folded records of `__remote_log_metadata` as verdicts need them, and those of the replicas in log directories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.metadata import metadata_records
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, CorruptMetadataRecordError
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
+from tiersnap.snapshot.log.records import SegmentRecords
+from tiersnap.snapshot.replay.remote_listing import RemoteSegmentState
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment, Records
+
+_log = logging.getLogger(__name__)
+
+
+def recorded(cache: MetadataCache, partition: TopicIdPartition, *, is_complete: bool) -> PartitionRecords:
+    """Return the records of a partition that has a topic id; see PartitionRecords for `is_complete`."""
+    segments = tuple(map(_segment, cache.segments(partition).values()))
+    return PartitionRecords(partition.topic_id or "", segments, is_complete, tuple(sorted(cache.doubtful)))
+
+
+def _segment(found: RemoteLogSegmentMetadata) -> RecordedSegment:
+    return RecordedSegment(
+        found.id.segment_id,
+        RemoteSegmentState(found.state.name),
+        found.start_offset,
+        found.end_offset + 1,
+        found.segment_leader_epochs,
+    )
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A replica of a partition of `__remote_log_metadata` in a log directory."""
+
+    log_dir: LogDir
+    partition: Partition
+
+    @property
+    def end(self) -> int:
+        """Return its high watermark, below which all replicas have the same records; 0 if it is not known."""
+        return self.partition.high_watermark or 0
+
+    def read(self) -> MetadataCache:
+        """Return the records below the high watermark, folded; none if one of them cannot be read."""
+        cache = MetadataCache()
+        try:
+            for value in self._values():
+                cache.apply(metadata_records.decode(value))
+        except CorruptMetadataRecordError as error:
+            _log.warning("%s: its records are not used: %s", self.partition.path, error.message)
+            return MetadataCache()
+        return cache
+
+    def _values(self) -> Iterator[bytes]:
+        for segment in self.partition.segments:
+            records = SegmentRecords(self.log_dir.filesystem, segment)
+            for record in records:
+                if record.offset >= self.end:
+                    return
+                yield record.value or b""
+            for finding in records.findings:
+                raise CorruptMetadataRecordError(str(finding))
+
+
+def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
+    """Return of each partition of `__remote_log_metadata` the replica that reaches the furthest, by its number."""
+    found: dict[int, Replica] = {}
+    for each in log_dirs:
+        for folder in each.folders:
+            name = split_folder_name(folder)
+            if name is not None and name[0] == METADATA_TOPIC and is_wanted(name[1]):
+                replica = Replica(each, read_partition(each.filesystem, f"{each.path}/{folder}", each.checkpoints))
+                best = found.setdefault(name[1], replica)
+                found[name[1]] = max(best, replica, key=lambda one: one.end)
+    return found
+
+
+def read_replicas(log_dirs: Iterable[LogDir]) -> Records | None:
+    """Return the records in the replicas that log directories hold; None if they hold none."""
+    found = replicas(log_dirs)
+    records: dict[tuple[str, int], PartitionRecords] = {}
+    for replica in found.values():
+        cache = replica.read()
+        for partition in cache.partitions():
+            records[partition.topic, partition.partition] = recorded(cache, partition, is_complete=False)
+    return records if found else None

@@ -1,0 +1,35 @@
+"""The remote segments of one host's partitions as records name them, if remote storage is not asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_records import Records, records_of
+from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
+
+
+@dataclass
+class RecordedInventory:
+    """An Inventory by records alone: nothing of a log's beginning or of its producers is known."""
+
+    records: Records
+    errors: list[TiersnapError] = field(default_factory=list)  # none
+
+    def beginning(self, partition: Partition) -> Beginning:
+        """Return that nobody looked."""
+        return NOT_LOOKED
+
+    def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
+        """Return the offsets of the partition that brokers read in remote storage."""
+        found = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
+        return NOTHING_REMOTE if found is None else found.listing.coverage(partition.leader_epochs, log_end_offset)
+
+    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+        """Return None: nobody looked."""
+        return None

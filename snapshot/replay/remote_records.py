@@ -1,0 +1,82 @@
+"""Records of `__remote_log_metadata` about partitions: the newest state of each remote segment that they name.
+
+The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones, so it
+proves that a record exists, and never that none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.replay.remote_listing import ListedCopy, RemoteListing, RemoteSegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSegment:
+    """A remote segment in its newest recorded state; the end is exclusive."""
+
+    segment_id: str
+    state: RemoteSegmentState
+    base_offset: int
+    next_base_offset: int
+    leader_epochs: LeaderEpochs = ()
+
+    @property
+    def is_published(self) -> bool:
+        """Return whether brokers read it."""
+        return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecords:
+    """The records of one partition.
+
+    Attributes:
+        is_complete: all records of the partition were read.
+        doubtful: ids of segments of which only records are left that brokers drop.
+    """
+
+    topic_id: str
+    segments: tuple[RecordedSegment, ...] = ()
+    is_complete: bool = False
+    doubtful: tuple[str, ...] = ()
+
+    @property
+    def published(self) -> tuple[RecordedSegment, ...]:
+        """Return the segments that brokers read."""
+        return tuple(each for each in self.segments if each.is_published)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Return the ids of segments that brokers may know: their copy attempt has ended, or nobody knows."""
+        begun = RemoteSegmentState.COPY_SEGMENT_STARTED
+        return frozenset([*self.doubtful, *(each.segment_id for each in self.segments if each.state is not begun)])
+
+    @property
+    def listing(self) -> RemoteListing:
+        """Return the remote segments that brokers read, if nobody looked whether their objects exist."""
+        copies = (
+            ListedCopy(
+                each.segment_id,
+                each.base_offset,
+                each.next_base_offset,
+                each.state,
+                leader_epochs=each.leader_epochs,
+                is_brokers=None,
+                is_published=True,
+            )
+            for each in self.published
+        )
+        return RemoteListing(tuple(copies))
+
+
+Records = Mapping[tuple[str, int], PartitionRecords]
+"""By topic and partition number."""
+
+
+def records_of(records: Records | None, topic: str, partition: int, topic_id: str | None) -> PartitionRecords | None:
+    """Return the records of a partition; None if none were read, or if they are of another topic of that name."""
+    found = None if records is None else records.get((topic, partition))
+    return found if found is not None and found.topic_id == topic_id else None
