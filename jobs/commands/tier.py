@@ -262,7 +262,11 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
     waiting = (name_of(each.partition) for each in done.partitions if each.awaits_records)
     # Copies of other attempts that were finished without a byte were not read.
     uploaded = {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
-    return teller.run(waiting, {each.partition.topic for each in done.partitions}, uploaded)
+    published = teller.run(waiting, {each.partition.topic for each in done.partitions}, uploaded)
+    ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None and teller.place.apply}
+    for each in done.partitions:
+        each.note_published(ends.get(name_of(each.partition), 0))
+    return published
 
 
 def _row(each: HostPartition) -> TieredPartition:

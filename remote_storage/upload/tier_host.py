@@ -67,8 +67,19 @@ class HostPartition:
 
     @property
     def awaits_records(self) -> bool:
-        """Return whether a segment was uploaded of which brokers may not know."""
-        return self.partition.topic_id is not None and any(event.is_finished for event in self.events)
+        """Return whether a segment is in remote storage that brokers do not know, or may not know."""
+        return bool(self.verdicts[Verdict.UPLOADED])
+
+    def note_published(self, next_offset: int) -> None:
+        """Note that brokers know the segments up to an offset (exclusive)."""
+        for number, each in enumerate(self.segments):
+            end = each.facts.next_base_offset
+            if (
+                each.readiness.verdict in (Verdict.UPLOADED, Verdict.IN_REMOTE)
+                and end is not None
+                and end <= next_offset
+            ):
+                self.segments[number] = each.as_published()
 
     @property
     def verdicts(self) -> Counter[Verdict]:

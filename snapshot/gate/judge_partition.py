@@ -53,6 +53,10 @@ class SegmentReadiness:
         """Return it as it is once tiersnap has uploaded it: brokers do not know it yet."""
         return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers do not know it before it is published")
 
+    def as_published(self) -> SegmentReadiness:
+        """Return it as it is once brokers were told of it."""
+        return self._with(Verdict.TIERED, "in remote storage; brokers were told of it now")
+
     def as_found(self) -> SegmentReadiness:
         """Return it as it is if the upload found it in remote storage."""
         return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; no records of it were read")
