@@ -30,7 +30,7 @@ SECTIONS = {
         *("layout", "from-layout", "endpoint-url", "region", "path-style", "checksums", "max-bytes-per-second"),
         *("allow-plaintext", "leave-to-broker", "sample", "resume", "recheck"),
     ),
-    "Cluster": ("bootstrap-server", "command-config", "hung-after", "broker-id", "prove", "unproven", "log-dir"),
+    "Cluster": ("bootstrap-server", "command-config", "hung-after", "broker-id", "prove", "unproven"),
     "Time and expiry": ("expiration", "as-of", "producer-expiration", "now", "older-than", "vacuum-after"),
     "Spark": ("master", "spark-conf", "print-submit"),
     "Metrics and lineage": ("metrics-file", "pushgateway", "metrics-by-partition", "openlineage"),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import click
-from click.core import ParameterSource
 from msgspec import Meta
 
 from tiersnap.jobs.commands.publish import ProofRequest
@@ -17,7 +16,6 @@ from tiersnap.jobs.doctor_location import JudgedLocation
 from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import and_more
-from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
@@ -25,6 +23,7 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
@@ -126,8 +125,7 @@ def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Itera
     """Yield the lines that free copies that hang."""
     if copies.hung:
         words = _cluster_words()
-        sources = [word for each in log_dirs for word in ("--source", each)] or ["--source", "LOGDIR"]
-        line = shlex.join(["tiersnap", "unblock", *words, *sources])
+        line = shlex.join(["tiersnap", "unblock", *(list(log_dirs) or ["LOGDIR"]), *words])
         of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
         yield f"{line} --remote {remote or REMOTE} --apply   on the host of broker {of}"
 
@@ -160,19 +158,19 @@ class Compared:
     has_all_records: bool = False
 
 
-def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
-    """Return what the records of a cluster know and the place of `view` lacks; None unless both were named.
+def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
+    """Return what the records of the cluster know and the remote location lacks; None unless both are known.
 
     The layout is the brokers', unless `--layout` was given.
     """
-    if cluster is None or view.remote is None:
+    cluster, view = situation.cluster.value, situation.remote.value
+    if cluster is None or view is None:
         return None
     from tiersnap.remote_storage.cluster.missing_objects import Known, find_missing, read_by_brokers
 
     store = view.open_store()
-    prover = ProofRequest().prover(cluster, store, talk, apply=False)
-    is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
-    location = prover.location(view.layout if is_given else None)
+    prover = ProofRequest().prover(situation, store, talk, apply=False)
+    location = prover.location(situation.layout)
     with prover.metadata_topic.read_all() as reader:
 
         def ask() -> Known:
@@ -249,8 +247,7 @@ def next_step(compared: Compared, log_dirs: Iterable[str]) -> Iterator[str]:
         if all(each.lacking in whole for each in compared.missing.segments):
             yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
         else:
-            local = [word for each in log_dirs for word in ("--log-dir", each)]
-            yield shlex.join(["tiersnap", "mend", *words, *local])
+            yield shlex.join(["tiersnap", "mend", *log_dirs, *words])
         return
     (remote,) = given["remote"][1:]
     yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE, LocationState
 
 if TYPE_CHECKING:
     from tiersnap.jobs.doctor_cluster import Compared
+    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
 
 
@@ -35,15 +35,13 @@ class JudgedLocation:
             yield NAME_THE_PLACE
 
 
-def judge_location(view: RemoteView, log_dirs: Sequence[str], compared: Compared | None) -> JudgedLocation | None:
-    """Return the state of the location by the cluster, or by the running broker of LOGDIR; None without either."""
-    if view.remote is None:
+def judge_location(situation: Situation, compared: Compared | None) -> JudgedLocation | None:
+    """Return the state of the location by the cluster, or by the broker of this host; None without either."""
+    if situation.remote.value is None:
         return None
     if compared is not None:
         return _of(compared.location)
-    from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
-
-    found = beside_brokers(log_dirs, view.location())
+    found = situation.verdict(situation.remote.value.location())
     return None if found.state is LocationState.UNPROVEN else _of(found)
 
 

@@ -339,12 +339,6 @@ scanning_cluster_options = as_one(
     ToldBy,
     cluster_options("A broker of the cluster: it says which segments brokers copy by themselves, and when."),
 )
-tiering_cluster_options = as_one(
-    "told_by",
-    ToldBy,
-    leave_to_broker_option,
-    cluster_options("A broker of the cluster: it says whose copy task works, instead of what lies in remote storage."),
-)
 
 
 # Spark ---------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from tiersnap.jobs.sentences import tell_place
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -30,10 +31,8 @@ class PublishRequest:
 
     def teller(
         self,
-        cluster: opt.Cluster | None,
+        situation: Situation,
         store: ObjectStore,
-        layout: str,
-        log_dirs: Sequence[str],
         selection: Selection,
         expiry: BrokerExpiry,
         talk: Talk,
@@ -43,20 +42,22 @@ class PublishRequest:
         """Return what publishes; None without a cluster, or one without tiered storage.
 
         Raises:
-            WrongPlaceError: brokers read another layout.
-            TransientError: brokers do not answer.
+            WrongPlaceError: brokers read another location.
+            TransientError: brokers or the store do not answer.
         """
-        if cluster is None or self.no_publish:
+        if situation.cluster.value is None or self.no_publish:
             return None
         from tiersnap.remote_storage.errors import MetadataTopicAbsentError
         from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 
         try:
-            place = self.proof.prover(cluster, store, talk, log_dirs, apply=apply)
+            place = self.proof.prover(situation, store, talk, apply=apply)
         except MetadataTopicAbsentError as absent:
             talk(f"nothing is published: {absent.message}: {absent.hint}")
             return None
-        return TellBrokers(place, place.location(layout), tuple(log_dirs), selection, expiry)
+        made = TellBrokers(place, place.location(situation.layout), situation.log_dirs.value or (), selection, expiry)
+        made.refuse_contradiction()
+        return made
 
 
 # Given to the command as `publishing: PublishRequest`.

@@ -65,15 +65,19 @@ class RemoteView:
 
         return open_location(self.open_store(), self.layout)
 
-    def open_store(self) -> ObjectStore:
-        """Return the store, to be read; raises as `open_existing_store`."""
+    def open_store(self, *, writes: bool = False) -> ObjectStore:
+        """Return the store, to be read unless it is written to; raises as `open_existing_store`."""
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
-        return open_existing_store(self.remote or "", self.s3, writes=False)
+        return open_existing_store(self.remote or "", self.s3, writes=writes)
+
+    def ask(self) -> RemoteLocation:
+        """Return the location, once it has answered."""
+        location = self.location()
+        next(iter(location.store.list()), None)
+        return location
 
     def _look(self, records: Records | None = None) -> ObserveOnce:
         from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
 
-        location = self.location()
-        next(iter(location.store.list()), None)
-        return ObserveOnce(location, records=records)
+        return ObserveOnce(self.ask(), records=records)

@@ -206,6 +206,10 @@ class OtherLayoutError(GateError):
     """Raised when a segment would be tiered in another layout than the one in which its finished copy lies."""
 
 
+class WrongClusterError(GateError):
+    """Raised when a log directory is of another cluster than the one that was named; no option overrides it."""
+
+
 class OtherClusterError(GateError):
     """Raised when segments would go to another cluster and nobody said what becomes of their producer state or id."""
 

@@ -32,7 +32,7 @@ from tiersnap.jobs.doctor_cluster import (
 )
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.escaped_text import shown
-from tiersnap.jobs.option_types import clock
+from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
@@ -110,6 +110,8 @@ class DoctorResult:
 @situation_options(
     "Remote location: s3://bucket/prefix, or a directory. Probe its store, too.  [default: that of the broker]",
     "A broker of the cluster: name copies that hang, and find lost segments.  [default: the broker of this host]",
+    once,
+    is_told=False,
 )
 @hung_after_option
 @broker_expiry_options
@@ -166,8 +168,8 @@ def doctor(
     situation, unanswered = situation.answering()
     log_dirs, cluster = situation.log_dirs.value or (), situation.cluster.value
     view = situation.remote.value or NO_LOCATION
-    compared = compare_records(cluster, view, output.talk)
-    location = judge_location(view, log_dirs, compared)
+    compared = compare_records(situation, output.talk)
+    location = judge_location(situation, compared)
     copies = told_copies(
         cluster, log_dirs, broker_expiry.now, hung_after, None if compared is None else compared.records
     )

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.publish import PlaceRequest, place_options
+from tiersnap.jobs.commands.publish import ProofRequest, proof_options
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -25,7 +25,8 @@ from tiersnap.jobs.sentences import (
     tell_place,
     tell_unknown_encryption,
 )
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.jobs.situation.options import situation_options
+from tiersnap.jobs.situation.situation import Situation
 from tiersnap.remote_storage.mend.actions import MendAction, MendOutcome
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
@@ -76,11 +77,10 @@ class MendSummary:
 
 
 @command(MendedSegment, summary=MendSummary)
-@opt.cluster_options(required=True)
-@place_options
+@situation_options()
+@proof_options
 @once("--from", "wrong", metavar="URI", help="A backup, or where objects were uploaded by mistake: looked at second.")
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="How they lie there.  [default: as in --remote]")
-@click.option("--log-dir", "log_dirs", multiple=True, help="A log directory of a replica: looked at first.")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
@@ -94,11 +94,10 @@ class MendSummary:
 @opt.apply_option("Put them back; without it the plan is shown.")
 def mend(
     output: Output,
-    cluster: Cluster,
-    place: PlaceRequest,
+    situation: Situation,
+    proof: ProofRequest,
     wrong: str | None,
     lies_as: str | None,
-    log_dirs: tuple[str, ...],
     depth: str | None,
     delete_bad: bool,
     topic: re.Pattern[str] | None,
@@ -109,13 +108,16 @@ def mend(
 ) -> int:
     r"""Mend remote segments that brokers read: missing objects, and wrong snapshots, indexes or logs.
 
-    tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers
-    tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
-      --log-dir /var/lib/kafka/data --apply
+    tiersnap mend
+    tiersnap mend /var/lib/kafka/data --bootstrap-server broker-1:9092 \
+      --remote s3://bucket/tiers --apply
     tiersnap mend --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --from s3://bucket/wrong-prefix
 
-    A missing object is made again from the log in --log-dir, as tiersnap tier makes it. If no log directory holds the
+    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself. LOGDIR are log directories
+    of replicas.
+
+    A missing object is made again from the log in LOGDIR, as tiersnap tier makes it. If no log directory holds the
     segment, the object comes from --from: a backup, or a wrong prefix or layout that it was uploaded to. The segment is
     fetched, read whole and compared before anything of it is written; an encrypted one is refused. Else it is made from
     the segment's other objects, or another copy of the segment, and the producer state that the tier tells where it
@@ -144,11 +146,14 @@ def mend(
     from tiersnap.snapshot.report.run_info import new_run_id
 
     rules = MendRules(opt.expiry(expiration, None, broker_expiry), broker_expiry.expiration)
-    prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
-    target = prover.location(place.layout)
+    view, log_dirs = situation.remote.require("remote location"), situation.log_dirs.value or ()
+    store = view.open_store(writes=apply)
+    situation.refuse_contradiction(store)
+    prover = proof.prover(situation, store, output.talk, apply=apply)
+    cluster, target = prover.cluster, prover.location(situation.layout)
     source = None
     if wrong is not None:
-        source = open_location(open_existing_store(wrong, place.s3, writes=False), lies_as or target.layout.name)
+        source = open_location(open_existing_store(wrong, view.s3, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
             raise UsageError("--from is --remote, in the same layout", hint="name where they were uploaded by mistake")
     checked = CheckDepth(depth) if depth else None if source else CheckDepth.SNAPSHOTS

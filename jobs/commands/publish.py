@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import click
 from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
@@ -16,6 +15,8 @@ from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
+from tiersnap.jobs.situation.options import situation_options
+from tiersnap.jobs.situation.situation import Situation
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import SourceNotFoundError
 
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 
 Talk = Callable[[str], None]
-brokers_layout_option = click.option(
-    "--layout",
-    type=click.Choice(opt.LAYOUTS),
-    help="How segments lie in remote storage.  [default: as the brokers' storage manager reads them]",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +38,20 @@ class ProofRequest:
     prove: bool = False
     unproven: bool = False
 
-    def prover(
-        self,
-        cluster: opt.Cluster,
-        store: ObjectStore,
-        talk: Talk,
-        log_dirs: Sequence[str] = (),
-        *,
-        apply: bool,
-    ) -> ProvePlace:
-        """Return what gathers the evidence for `store`, also in `log_dirs` (URIs or paths).
+    def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
+        """Return what gathers the evidence for `store`, with the brokers of the situation.
 
-        MetadataTopicAbsentError if the cluster has no metadata topic.
+        Raises:
+            UsageError: no cluster is known, or it has no metadata topic.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
         from tiersnap.remote_storage.publish.prove_location import ProvePlace
         from tiersnap.snapshot.log.places import place_of
 
-        topic, paths = MetadataTopic.of(cluster), [place_of(uri) for uri in log_dirs]
-        return ProvePlace(cluster, topic, store, paths, self.prove, self.unproven, apply, talk)
+        cluster = situation.cluster.require("cluster")
+        paths = [place_of(uri) for uri in situation.log_dirs.value or ()]
+        asked = self.prove, self.unproven, apply, talk, situation.brokers
+        return ProvePlace(cluster, MetadataTopic.of(cluster), store, paths, *asked)
 
 
 # Given to the command as `proof: ProofRequest`.
@@ -74,37 +65,6 @@ proof_options = opt.as_one(
         "Takes minutes, and is kept there until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
     ),
     once("--unproven", is_flag=True, help="Go on without evidence; it overrides no contradiction."),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceRequest:
-    """The place that --remote names, and how it may be proven; `layout` by name, None where brokers are asked."""
-
-    remote: str
-    layout: str | None
-    proof: ProofRequest
-    s3: opt.S3Settings
-
-    def prover(
-        self,
-        cluster: opt.Cluster,
-        talk: Talk,
-        log_dirs: Sequence[str] = (),
-        *,
-        apply: bool,
-        writes: bool = False,
-    ) -> ProvePlace:
-        """Return the looks at its store, written to if the command `writes`; SourceNotFoundError if it is not there."""
-        from tiersnap.remote_storage.stores.open_store import open_existing_store
-
-        store = open_existing_store(self.remote, self.s3, writes=writes or (apply and self.proof.prove))
-        return self.proof.prover(cluster, store, talk, log_dirs, apply=apply)
-
-
-# Given to the command as `place: PlaceRequest`.
-place_options = opt.as_one(
-    "place", PlaceRequest, opt.remote_option, brokers_layout_option, proof_options, opt.s3_options
 )
 
 
@@ -138,40 +98,36 @@ class PublishSummary:
 
 
 @command(PublishedPartition, summary=PublishSummary)
-@opt.cluster_options(required=True)
+@situation_options()
 @opt.broker_option
-@place_options
+@proof_options
 @opt.topic_option
-@click.option(
-    "--log-dir",
-    "log_dirs",
-    multiple=True,
-    help="The leader's log directory: to compare the segments with, for leader epochs if leaders cannot be asked "
-    "(SASL), and for the settings of the broker that runs on it if brokers may not be described.",
-)
 @opt.broker_expiry_options
 @opt.apply_option("Publish; without it the plan is shown.")
 def publish(
     output: Output,
-    cluster: opt.Cluster,
+    situation: Situation,
     broker_id: int | None,
-    place: PlaceRequest,
+    proof: ProofRequest,
     topic: opt.TopicPattern,
-    log_dirs: tuple[str, ...],
     broker_expiry: opt.BrokerExpiry,
     apply: bool,
 ) -> int:
     r"""Tell a cluster's brokers of the segments that are in remote storage.
 
+    tiersnap publish
     tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers
     tiersnap publish --bootstrap-server broker-1:9092 --remote s3://bucket/tiers \
       --topic orders --apply
+
+    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
     Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
     First it reads each of them whole: every batch, the leader epochs, the indexes and the snapshot; and compares it
-    with the log in --log-dir. A partition with a damaged one, or one of another log, is refused (exit code 5).
+    with the log in LOGDIR, log directories of the leader, as far as that goes; they also have the leader epochs if
+    leaders cannot be asked (SASL). A partition with a damaged one, or one of another log, is refused (exit code 5).
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, or if its leader epochs are not in the lineage. If copies that brokers
@@ -196,18 +152,22 @@ def publish(
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, matches_topic
 
-    prover = place.prover(cluster, output.talk, log_dirs, apply=apply, writes=apply)
-    metadata_topic, location = prover.metadata_topic, prover.location(place.layout)
+    view, log_dirs = situation.remote.require("remote location"), situation.log_dirs.value or ()
+    store = view.open_store(writes=apply)
+    situation.refuse_contradiction(store)
+    prover = proof.prover(situation, store, output.talk, apply=apply)
+    metadata_topic, location = prover.metadata_topic, prover.location(situation.layout)
     finished = finished_segments(location, lambda name: matches_topic(name, topic))
     if not finished:
         layout = location.layout.name
         raise SourceNotFoundError(
-            f"{place.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
+            f"{view.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
     local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
     prove = partial(prover.prove, location)
-    job = Publish(cluster, metadata_topic, location, prove, log_dirs, broker_id, local, broker_expiry, output.talk)
+    chosen = prove, log_dirs, broker_id, local, broker_expiry, output.talk
+    job = Publish(prover.cluster, metadata_topic, location, *chosen)
     done = job.run(finished, apply=apply)
     told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
     output.rows(

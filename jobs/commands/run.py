@@ -271,11 +271,15 @@ def _teller(
     settings: RunSettings,
     output: Output,
 ) -> TellBrokers | None:
+    from tiersnap.jobs.situation.situation import Given, gather
     from tiersnap.snapshot.log.selection import Selection
 
+    if cluster is None:
+        return None
+    given = Given(settings.sources, None, settings.remote, settings.layout, settings.s3, cluster)
     expiry = settings.replay.broker_expiry(settings.now)
-    chosen = store, settings.layout, settings.sources, Selection(settings.topics), expiry
-    return publishing.teller(cluster, *chosen, output.talk, apply=settings.apply)
+    chosen = gather(given), store, Selection(settings.topics), expiry
+    return publishing.teller(*chosen, output.talk, apply=settings.apply)
 
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:

@@ -33,6 +33,8 @@ from tiersnap.jobs.sentences import (
     tell_not_asked,
     tell_unknown_encryption,
 )
+from tiersnap.jobs.situation.options import OF_CLUSTER, situation_options
+from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.upload.upload_options import UploadOptions
 
@@ -50,13 +52,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostRequest(UploadOptions):
-    """The options of `tier`; times in ms, `remote` as the user wrote it, `layout` by name, None if brokers are asked.
+    """The options of `tier`; times in ms."""
 
-    Remote storage is asked first: a bucket that refuses is told before the work, of a plan, too.
-    """
-
-    remote: str
-    layout: str | None
+    situation: Situation
     expiration: int | None
     as_of: int | None
     broker_expiry: opt.BrokerExpiry
@@ -64,19 +62,28 @@ class HostRequest(UploadOptions):
     topic_ids: Path | None
     topic: opt.TopicPattern
     check_crc: bool
-    s3: opt.S3Settings
 
     def __post_init__(self) -> None:
         opt.expiry(self.expiration, self.as_of, self.broker_expiry)
-        next(iter(self.store.list()), None)
+
+    @property
+    def view(self) -> opt.RemoteView:
+        """Return the remote location. Raises UsageError: it is not known."""
+        return self.situation.remote.require("remote location")
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Remote storage, paced."""
+        """Remote storage, paced.
+
+        Raises:
+            WrongPlaceError: the brokers of this host read another location.
+        """
         from tiersnap.remote_storage.stores.open_store import open_store
         from tiersnap.remote_storage.stores.paced_store import paced
 
-        return paced(open_store(self.remote, self.s3, writes=self.apply), self.rate)
+        store = open_store(self.view.remote or "", self.view.s3, writes=self.apply)
+        self.situation.refuse_contradiction(store)
+        return paced(store, self.rate)
 
     @cached_property
     def tierer(self) -> Tierer:
@@ -87,11 +94,12 @@ class HostRequest(UploadOptions):
         return Tierer(new_run_id(), self.broker_expiry.now)
 
     def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
-        """Return the tiering there."""
+        """Return the tiering there; a location that refuses is told before the work, of a plan, too."""
         from tiersnap.jobs.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
 
+        next(iter(location.store.list()), None)
         expires = (self.expiration, self.as_of, self.broker_expiry.expiration)
         return HostTier(
             location,
@@ -104,13 +112,12 @@ class HostRequest(UploadOptions):
         )
 
 
-def host_options(layout: opt.Option) -> opt.Option:
-    """Return where to tier to and how, given as `request: HostRequest`; `layout` gives a name."""
+def host_options(cluster_help: str = OF_CLUSTER) -> opt.Option:
+    """Return the options of where to tier to and how, given to the command as `request: HostRequest`."""
     return opt.as_one(
         "request",
         HostRequest,
-        opt.remote_option,
-        layout,
+        situation_options(cluster_help=cluster_help),
         opt.expiration_option,
         opt.as_of_option,
         opt.broker_expiry_options,
@@ -118,7 +125,6 @@ def host_options(layout: opt.Option) -> opt.Option:
         opt.topic_ids_option,
         opt.topic_option,
         opt.crc_option,
-        opt.s3_options,
         opt.rate_option("Send no more bytes a second to remote storage"),
         opt.allow_plaintext_option,
         opt.apply_option("Write to remote storage; without it the plan is shown."),
@@ -160,10 +166,12 @@ class TierSummary:
 
 
 @command(TieredPartition, summary=TierSummary)
-@opt.log_dirs_argument()
-@host_options(opt.layout_option)
+@host_options(
+    "A broker of the cluster: it says whose copy task works, and is told of uploaded segments.  [default: the broker of "
+    "this host]"
+)
 @opt.log_start_option
-@opt.tiering_cluster_options
+@opt.leave_to_broker_option
 @publishing_options
 @opt.every_boundary_option
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
@@ -171,10 +179,9 @@ class TierSummary:
 @metrics_options
 def tier(
     output: Output,
-    log_dirs: tuple[str, ...],
     request: HostRequest,
     log_starts: opt.LogStarts,
-    told_by: opt.ToldBy,
+    left_for: int | None,
     publishing: PublishRequest,
     every_boundary: bool,
     report: Path | None,
@@ -183,16 +190,18 @@ def tier(
 ) -> int:
     r"""Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
 
-    tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers
+    tiersnap tier
     tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --apply
     tiersnap tier /var/lib/kafka/data --remote s3://bucket/tiers --topic orders \
       --max-bytes-per-second 50MiB --apply
+
+    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
     LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment.
 
-    With --bootstrap-server it ends as tiersnap publish does: the location is proven, copying of each topic with
+    With a cluster it ends as tiersnap publish does: the location is proven, copying of each topic with
     uploaded segments is paused for about three seconds while brokers are told of them, and resumed. Then brokers read
     the segments, and local retention deletes their files. Without a cluster segments stay uploaded, and tiersnap
     publish tells brokers of them.
@@ -203,7 +212,6 @@ def tier(
     from tiersnap.jobs.host_report import host_run, write_report_and_metrics
     from tiersnap.jobs.text_files import unknown_topics
     from tiersnap.remote_storage.layouts.remote_location import open_location
-    from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -212,14 +220,13 @@ def tier(
     from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 
     checks = read_checks(checks_file, is_shown=report is not None)
-    location = open_location(request.store, request.layout or "")
+    situation, unanswered = request.situation.answering(needs_remote=True)
+    log_dirs, told_by = situation.log_dirs.require("log directories"), opt.ToldBy(situation.cluster.value, left_for)
+    location = open_location(request.store, request.view.layout)
     host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
-    beside_brokers(log_dirs, location).refuse_contradiction()
-    chosen = (told_by.cluster, request.store, request.layout or "", log_dirs, selection, request.broker_expiry)
+    chosen = situation, request.store, selection, request.broker_expiry
     teller = publishing.teller(*chosen, output.talk, apply=request.apply)
-    if teller is not None:
-        teller.refuse_contradiction()
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
@@ -228,21 +235,22 @@ def tier(
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
     published = Published(()) if teller is None else _publish(teller, done)
-    info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
+    remote = request.view.remote or ""
+    info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=remote, applied=host.apply)
     counts = replace(done.counts, segments_published=published.told if host.apply else 0)
     info = replace(info, source=", ".join(log_dirs), **vars(counts))
-    code = exit_code_of((*done.problems(host.options, apply=host.apply), *published.problems()))
+    problems = *done.problems(host.options, apply=host.apply), *published.problems(), *unanswered
+    code, errors = exit_code_of(problems), [*done.errors, *published.errors, *unanswered]
     if report is not None or sinks.is_any:
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
 
         made = replace(summarise(list(done.readiness()), info), forgetful=done.forgetful())
         made = with_remote_checks(made, checks)
-        write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
+        write_report_and_metrics(made, code, report, sinks, errors=len(errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report)
     rows = map(_row, done.partitions)
-    errors = [*done.errors, *published.errors]
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
     tell_failures(output, errors)
     tell_published(output, published, apply=host.apply)

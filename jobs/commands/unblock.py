@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import click
 from msgspec import UNSET, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
+from tiersnap.jobs.commands.publish import ProofRequest, proof_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.doctor_cluster import hung_after_option
 from tiersnap.jobs.next_command import again, host_place
@@ -62,33 +61,32 @@ class UnblockSummary:
 
 
 @command(FreedPartition, summary=UnblockSummary)
-@opt.cluster_options(required=True)
+@host_options()
 @opt.broker_option
-@click.option("--source", "sources", multiple=True, required=True, help="An entry of a broker's log.dirs.")
 @hung_after_option
-@host_options(brokers_layout_option)
 @proof_options
 def unblock(
     output: Output,
-    sources: tuple[str, ...],
     request: HostRequest,
     proof: ProofRequest,
-    cluster: opt.Cluster,
     broker_id: int | None,
     hung_after: int | None,
 ) -> int:
     r"""Free partitions whose tiering is stuck or hangs, without a restart.
 
-    tiersnap unblock --bootstrap-server broker-1:9092 \
-      --source /var/lib/kafka/data --remote s3://bucket/tiers
-    tiersnap unblock --bootstrap-server broker-1:9092 \
-      --source /var/lib/kafka/data --remote s3://bucket/tiers --apply
+    tiersnap unblock
+    tiersnap unblock --apply
+    tiersnap unblock /var/lib/kafka/data --bootstrap-server broker-1:9092 \
+      --remote s3://bucket/tiers --apply
 
-    Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
+    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself. LOGDIR are all entries of
+    that broker's log.dirs.
+
+    Looks in LOGDIR for partitions whose copier begins the same segment again and again, for want of a producer
     snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are
     published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
     directory is touched. What a broker's failed attempt left is published only if every object equals the log in
-    --source; else the segment is uploaded again.
+    LOGDIR; else the segment is uploaded again.
 
     A copy hangs if its broker began it and it does not end (--hung-after). Then the command only disables and enables
     copying, and the broker begins the copy anew.
@@ -113,16 +111,18 @@ def unblock(
     from tiersnap.snapshot.log.places import places_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
-    prover = proof.prover(cluster, request.store, output.talk, sources, apply=request.apply)
-    location = prover.location(request.layout)
-    log_dirs = {place: open_log_dir(place) for place in places_of(sources)}
+    situation = request.situation
+    places = places_of(situation.log_dirs.require("log directories"))
+    prover = proof.prover(situation, request.store, output.talk, apply=request.apply)
+    location = prover.location(situation.layout)
+    log_dirs = {place: open_log_dir(place) for place in places}
     hung = None if hung_after is None else HungLimit(clock(), hung_after)
     with Progress(output, "unblocking") as progress:
         host, talk, watch = request.host_in(location), output.talk, progress.watch_done
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
-    next_place = host_place(tuple(log_dirs), request.remote)
+    next_place = host_place(tuple(log_dirs), request.view.remote or "")
     rows = [
         FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)
         for each in done.freeings

@@ -90,8 +90,6 @@ def run_input(
         return given
     check_cluster(cluster, found.owners)
     given = replace(given, teller=publishes(store))
-    if given.teller is not None:
-        given.teller.refuse_contradiction()
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
     if settings.left_for is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import once
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.situation.situation import Given, Situation, gather
 
 server_properties_option = once(
@@ -17,28 +18,54 @@ server_properties_option = once(
     help="Settings of a broker that does not run, or that runs in a container: log.dirs, listeners and the remote "
     "location.",
 )
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(opt.LAYOUTS),
+    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.  "
+    "[default: as the brokers' storage manager reads them, else aiven]",
+)
+OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: that of the broker of this host]"
+OF_CLUSTER = "A broker of the cluster.  [default: the broker of this host]"
 
 PROC = Path("/proc")
 
 
-def situation_options(remote_help: str, cluster_help: str) -> opt.Option:
-    """Return the options of all facts, given to the command as `situation: Situation`."""
+def situation_options(
+    remote_help: str = OF_REMOTE,
+    cluster_help: str | None = OF_CLUSTER,
+    option: Callable[..., opt.Option] = click.option,
+    *,
+    is_told: bool = True,
+) -> opt.Option:
+    """Return the options of all facts, given to the command as `situation: Situation`.
+
+    Args:
+        cluster_help: None if the command asks no cluster.
+        option: makes --remote and --bootstrap-server.
+        is_told: a line on stderr for each fact that was found; the command tells them otherwise.
+    """
 
     def make(
         log_dirs: tuple[str, ...],
         server_properties: Path | None,
-        view: opt.RemoteView,
-        cluster: opt.Cluster | None,
+        remote: str | None,
+        layout: str | None,
+        s3: opt.S3Settings,
+        cluster: opt.Cluster | None = None,
     ) -> Situation:
-        source = click.get_current_context().get_parameter_source("layout")
-        layout = None if source is ParameterSource.DEFAULT else view.layout
-        return gather(Given(log_dirs, server_properties, view.remote, layout, view.s3, cluster, PROC))
+        is_asked = cluster_help is not None
+        found = gather(Given(log_dirs, server_properties, remote, layout, s3, cluster, PROC, is_asked))
+        if is_told:
+            click.get_current_context().ensure_object(Output).talk(*found.lines())
+        return found
 
     return opt.as_one(
         "situation",
         make,
         opt.log_dirs_argument(required=False),
         server_properties_option,
-        opt.remote_view_options(remote_help),
-        opt.cluster_options(cluster_help, option=once),
+        option("--remote", help=remote_help),
+        layout_option,
+        opt.s3_options,
+        *(() if cluster_help is None else (opt.cluster_options(cluster_help, option=option),)),
     )

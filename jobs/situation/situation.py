@@ -3,15 +3,17 @@
     log directories   the command line; else log.dirs of the broker
     broker            --server-properties; else the process that holds `.lock` of the log directories; without any, the
                       only broker that runs on this host
-    remote location   the command line; else the broker's settings
+    remote location   the command line; else the broker's settings. What the command line leaves out of it, the layout
+                      and for the same URI the server, the settings give
     cluster           the command line; else a listener of the broker without TLS and SASL
 
-A fact of the command line that contradicts the broker's settings is refused. An unknown fact is None.
+`Situation.verdict` compares a location with the settings of the brokers: one that they contradict is refused. An
+unknown fact is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -22,17 +24,22 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+    from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.remote_storage.publish.storage_manager import NamedLocation
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.host.running import BrokerSettings
 
 COMMAND_LINE = "the command line"
+NOT_ASKED = "not asked"
 SERVER_PROPERTIES = "--server-properties"
 _OPTION_OF = {
     "log directories": "name the entries of log.dirs, or give --server-properties FILE of a broker that does not run",
     "remote location": "--remote s3://bucket/prefix",
     "cluster": "--bootstrap-server HOST:PORT, and --command-config if its listeners have TLS or SASL",
 }
-NO_LOCATION = RemoteView(None, "aiven", S3Settings())
+AIVEN = "aiven"  # the layout, if nothing tells it
+NO_LOCATION = RemoteView(None, AIVEN, S3Settings())
 T = TypeVar("T")
 
 
@@ -61,6 +68,7 @@ class Given:
     s3: S3Settings
     cluster: Cluster | None
     proc: Path = Path("/proc")  # where running brokers are looked for
+    is_cluster_wanted: bool = True  # whether the command asks a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,9 @@ class Situation:
     log_dirs: Known[tuple[str, ...]]
     broker: Known[BrokerSettings]
     remote: Known[RemoteView]
+    layout: str | None  # name of the layout, if the command line or the broker tells it
     cluster: Known[Cluster]
+    brokers: tuple[BrokerSettings | str, ...]  # of these log directories, or why their settings are not known
 
     @property
     def is_empty(self) -> bool:
@@ -80,32 +90,32 @@ class Situation:
     @property
     def broker_location(self) -> NamedLocation | None:
         """Return the remote location that the broker's settings name; None if they do not tell."""
-        from tiersnap.remote_storage.publish.storage_manager import location_of_broker
+        return _location_of(self.broker).value
 
-        try:
-            return None if self.broker.value is None else location_of_broker(self.broker.value)
-        except ValueError:
-            return None
+    def verdict(self, location: RemoteLocation) -> LocationVerdict:
+        """Return whether the brokers of this host read a location, by their settings alone."""
+        from tiersnap.remote_storage.publish.broker_evidence import name_of, settings_evidence
+        from tiersnap.remote_storage.publish.location_proof import decide
 
-    def answering(self) -> tuple[Situation, list[TiersnapError]]:
+        return decide(name_of(location), [settings_evidence(self.brokers, location)])
+
+    def refuse_contradiction(self, store: ObjectStore) -> None:
+        """Raise WrongPlaceError if the brokers of this host read another location than a store in the known layout."""
+        from tiersnap.remote_storage.layouts.remote_location import open_location
+
+        self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()
+
+    def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
         """Return the situation without the servers that the broker named and that do not answer, and their errors.
 
         Servers of the command line are not asked: a command that cannot ask them ends with their error.
+
+        Args:
+            needs_remote: so does one that cannot ask the remote location.
         """
-        found, errors = self, []
-        try:
-            if self.remote.value is not None and self.remote.source != COMMAND_LINE:
-                next(iter(self.remote.value.open_store().list()), None)
-        except TiersnapError as error:
-            found = replace(found, remote=Known(None, error.message))
-            errors.append(error)
-        try:
-            if self.cluster.value is not None and self.cluster.source != COMMAND_LINE:
-                self.cluster.value.brokers()
-        except TiersnapError as error:
-            found = replace(found, cluster=Known(None, error.message))
-            errors.append(error)
-        return found, errors
+        cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
+        remote, more = (self.remote, []) if needs_remote else _answering(self.remote, RemoteView.ask)
+        return replace(self, remote=remote, cluster=cluster), [*more, *errors]
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each fact that the command line did not tell; none if no broker is known."""
@@ -117,9 +127,19 @@ class Situation:
             ("cluster", self.cluster),
         )
         for name, fact in found:
-            if fact.source != COMMAND_LINE:
+            if fact.source not in (COMMAND_LINE, NOT_ASKED):
                 known = "not known" if fact.value is None else _shown(fact.value)
                 yield f"{name}: {known}: {fact.source}"
+
+
+def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], list[TiersnapError]]:
+    if fact.value is None or fact.source == COMMAND_LINE:
+        return fact, []
+    try:
+        ask(fact.value)
+    except TiersnapError as error:
+        return Known(None, error.message), [error]
+    return fact, []
 
 
 def gather(given: Given) -> Situation:
@@ -128,31 +148,42 @@ def gather(given: Given) -> Situation:
     Raises:
         UsageError: --server-properties cannot be read, or several brokers run on this host and nothing was named.
     """
-    broker = _broker(given)
-    return Situation(_log_dirs(given, broker), broker, _remote(given, broker), _cluster(given, broker))
+    brokers = tuple(_brokers(given))
+    broker = _broker(brokers, given)
+    remote, layout = _remote(given, broker)
+    named = brokers if given.log_dirs or broker.value is not None else ()
+    return Situation(_log_dirs(given, broker), broker, remote, layout, _cluster(given, broker), named)
 
 
-def _broker(given: Given) -> Known[BrokerSettings]:
+def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
+    """Yield the broker of --server-properties, and those that hold the log directories, or else that run here."""
     from tiersnap.remote_storage.publish.broker_evidence import brokers_here
-    from tiersnap.snapshot.host.running import BrokerSettings, running_brokers, settings_of_file
+    from tiersnap.snapshot.host.running import running_brokers, settings_of_file
     from tiersnap.snapshot.log.places import place_of
 
+    log_dirs = given.log_dirs
     if given.server_properties is not None:
         try:
-            return Known(settings_of_file(given.server_properties), SERVER_PROPERTIES)
+            file = settings_of_file(given.server_properties)
+            log_dirs = log_dirs or file.log_dirs
         except OSError as error:
             raise UsageError(f"--server-properties {given.server_properties}: {error.strerror}") from error
-    if given.log_dirs:
-        found = list(brokers_here(None, map(place_of, given.log_dirs)))
-        known = [each for each in found if isinstance(each, BrokerSettings)]
-        why = next((each for each in found if isinstance(each, str)), "no process holds .lock of the log directories")
-        return Known(known[0], _named(known[0])) if len(known) == 1 else Known(None, _several(known) if known else why)
-    running = running_brokers(proc=given.proc)
-    if len(running) > 1 and (given.remote or given.cluster):
-        return Known(None, _several(running))
-    if len(running) > 1:
-        raise UsageError(f"{_several(running)}: which one?", hint=_one_command_each(running))
-    return Known(running[0], _named(running[0])) if running else Known(None, "no broker runs on this host")
+        yield file
+    yield from brokers_here(None, map(place_of, log_dirs)) if log_dirs else running_brokers(proc=given.proc)
+
+
+def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[BrokerSettings]:
+    known = [each for each in found if not isinstance(each, str)]
+    if given.server_properties is not None:
+        return Known(known[0], SERVER_PROPERTIES)
+    if len(known) == 1:
+        return Known(known[0], _named(known[0]))
+    if known and not (given.log_dirs or given.remote or given.cluster):
+        raise UsageError(f"{_several(known)}: which one?", hint=_one_command_each(known))
+    if known:
+        return Known(None, _several(known))
+    none = "no process holds .lock of the log directories" if given.log_dirs else "no broker runs on this host"
+    return Known(None, next((each for each in found if isinstance(each, str)), none))
 
 
 def _named(broker: BrokerSettings) -> str:
@@ -175,30 +206,43 @@ def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, .
     return Known(broker.value.log_dirs, broker.source)
 
 
-def _remote(given: Given, broker: Known[BrokerSettings]) -> Known[RemoteView]:
+def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteView], str | None]:
+    """Return the remote location, and the name of its layout if that is known."""
+    found = _location_of(broker)
+    theirs = found.value
+    layout = given.layout or (None if theirs is None else theirs.layout)
+    uri = given.remote or (None if theirs is None else theirs.remote)
+    if uri is None:
+        return Known(None, found.source), layout
+    s3 = given.s3
+    if theirs is not None and uri.rstrip("/") == theirs.remote.rstrip("/"):
+        s3 = replace(
+            s3,
+            endpoint_url=s3.endpoint_url or theirs.endpoint_url,
+            region=s3.region or theirs.region,
+            path_style=s3.path_style or theirs.path_style,
+        )
+    source = found.source if given.remote is None else COMMAND_LINE
+    return Known(RemoteView(uri, layout or AIVEN, s3), source), layout
+
+
+def _location_of(broker: Known[BrokerSettings]) -> Known[NamedLocation]:
     from tiersnap.remote_storage.publish.storage_manager import location_of_broker
 
-    if given.remote is not None:
-        return Known(RemoteView(given.remote, given.layout or "aiven", given.s3), COMMAND_LINE)
     if broker.value is None:
         return Known(None, broker.source)
     try:
-        found = location_of_broker(broker.value)
+        return Known(location_of_broker(broker.value), broker.source)
     except ValueError as error:
         return Known(None, f"{broker.source}: {error}")
-    s3 = replace(
-        given.s3,
-        endpoint_url=given.s3.endpoint_url or found.endpoint_url,
-        region=given.s3.region or found.region,
-        path_style=given.s3.path_style or found.path_style,
-    )
-    return Known(RemoteView(found.remote, given.layout or found.layout, s3), broker.source)
 
 
 def _cluster(given: Given, broker: Known[BrokerSettings]) -> Known[Cluster]:
     from tiersnap.remote_storage.publish.storage_manager import client_words
     from tiersnap.snapshot.log.lock import is_in_use
 
+    if not given.is_cluster_wanted:
+        return Known(None, NOT_ASKED)
     if given.cluster is not None:
         return Known(given.cluster, COMMAND_LINE)
     if broker.value is None:

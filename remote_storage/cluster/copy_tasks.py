@@ -16,10 +16,9 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
-from tiersnap.remote_storage.errors import MetadataTopicAbsentError
+from tiersnap.remote_storage.errors import MetadataTopicAbsentError, WrongClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
-from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
@@ -83,7 +82,7 @@ def ask_about_log_dirs(
         topic: takes the topics that are asked of; None takes all.
 
     Raises:
-        UsageError: a log directory is of another cluster.
+        WrongClusterError: a log directory is of another cluster.
     """
     named = list(log_dirs)
     opened = {each.uri: each.log_dir for each in named}
@@ -118,13 +117,13 @@ def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> Non
         owners: by log directory what its `meta.properties` says.
 
     Raises:
-        UsageError: one of them is of another cluster.
+        WrongClusterError: one of them is of another cluster.
         BrokerUnavailableError: the cluster does not answer.
     """
     cluster_id = cluster.cluster_id()
     for log_dir, owner in owners.items():
         if owner.cluster_id != cluster_id:
-            raise UsageError(
+            raise WrongClusterError(
                 f"{log_dir} is of the cluster {owner.cluster_id}, and {cluster.bootstrap_server} of {cluster_id}",
                 hint="--bootstrap-server names a broker of the cluster that the sources come from",
             )

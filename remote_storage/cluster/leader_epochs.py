@@ -1,7 +1,7 @@
 """Leader epochs, asked of the leader, whose copy task looks for remote segments by them: OffsetForLeaderEpoch.
 
 If the leader cannot be asked (SASL is not spoken here), the `leader-epoch-checkpoint` of its log directory stands for
-it, `--log-dir`. The records of a log are no answer: after a restore into another cluster they name epochs that the
+it, LOGDIR. The records of a log are no answer: after a restore into another cluster they name epochs that the
 cache does not have. librdkafka does not offer the request, so it goes over a socket of its own:
 
     request   int32 length | int16 api key 23 | int16 version 3 | int32 correlation id | string client id
@@ -231,7 +231,7 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
             if found.topic_id != partition.topic_id:
                 raise UnknownTopicError(
                     f"{found.path}: topic id {found.topic_id}, the cluster's is {partition.topic_id}",
-                    hint="--log-dir names a log directory of this cluster",
+                    hint="LOGDIR is a log directory of this cluster",
                 )
             if found.epochs_lost_below:
                 raise LeaderEpochLineageError(
@@ -239,7 +239,7 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
                     hint=f"with the broker stopped: tiersnap repair {shlex.quote(log_dir.path)} --apply",
                 )
             return end_offset_for(found.leader_epochs or (), _BEYOND)
-    raise UnknownTopicError(f"{partition} is in no --log-dir", hint="give the leader's log directories")
+    raise UnknownTopicError(f"{partition} is in no LOGDIR", hint="give the leader's log directories")
 
 
 def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
@@ -248,7 +248,7 @@ def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> En
         raise LeaderEpochLineageError(
             f"{partition}: leader {leader} cannot be asked for epoch {epoch} over "
             f"{cluster.properties['security.protocol']}: SASL is not spoken here",
-            hint="on the leader's host: --log-dir DIR takes the lineage from its leader-epoch-checkpoint",
+            hint="on the leader's host: LOGDIR takes the lineage from its leader-epoch-checkpoint",
         )
 
     return refuse

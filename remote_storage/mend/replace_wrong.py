@@ -287,7 +287,7 @@ class DeleteUnread:
         if why := may_be_deleted(index, segment, start, self.proof):
             raise NotDeletedError(
                 f"{segment.id}: not deleted: {why}",
-                hint="--log-dir of a replica, or --from, if the segment that brokers read must be mended first",
+                hint="LOGDIR of a replica, or --from, if the segment that brokers read must be mended first",
             )
 
     def delete(self, segment: RemoteLogSegmentMetadata) -> None:

@@ -57,7 +57,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 _log = logging.getLogger(__name__)
 
 _NO_FILE = FileRef("", 0, 0)
-_DIFFER = "two whole logs of it differ, in the tier or in --log-dir, and nothing shows which one is right"
+_DIFFER = "two whole logs of it differ, in the tier or in LOGDIR, and nothing shows which one is right"
 Opened = tuple[tuple[int, int], ...] | None
 
 
@@ -190,7 +190,7 @@ class RightSegments:
         twins = (each for each in copies if self.stored.digest(each) is not None)
         if (found := next(twins, own)) is not None:
             return found
-        raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets")
+        raise not_rebuilt(record, "its log is nowhere: neither in the tier, nor in a LOGDIR with its offsets")
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
@@ -241,7 +241,7 @@ class RightSegments:
             copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
             witnesses += [each == digest for each in copies if each is not None]
         if False in witnesses:
-            raise not_rebuilt(record, "the log in --log-dir is another log than the one in the tier: other batches")
+            raise not_rebuilt(record, "the log in LOGDIR is another log than the one in the tier: other batches")
         there = self.listed.get(record.id.segment_id)
         entries = None if agrees or there is None else stored_entries(self.location.store, there)
         if entries is None:
@@ -250,7 +250,7 @@ class RightSegments:
         found = compare(entries, fold, history_from=record.start_offset)
         if found.differing or found.unexplained or found.does_harm(self.rules.broker_expiry):
             says = found.reason(self.rules.broker_expiry)
-            raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in --log-dir: {says}")
+            raise not_rebuilt(record, f"its snapshot in the tier contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
         """Yield whether each remote segment that is in the local log, too, has its batches."""
@@ -309,7 +309,7 @@ class RightSegments:
         try:
             return self._state_at(record.start_offset)
         except UnknownStateError as error:
-            why = "no --log-dir tells the producer state at its end" if self.local is None else "nor does --log-dir"
+            why = "no LOGDIR tells the producer state at its end" if self.local is None else "nor does LOGDIR"
             why = f"the tier does not tell the producer state at {record.start_offset}, {why}: {error.message}"
             raise not_rebuilt(record, why) from error
 

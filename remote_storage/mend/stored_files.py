@@ -100,7 +100,7 @@ def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
     """Return the error that a segment cannot be made right."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
-        hint="--log-dir of a replica with these offsets; or --from, where the objects are",
+        hint="LOGDIR of a replica with these offsets; or --from, where the objects are",
     )
 
 

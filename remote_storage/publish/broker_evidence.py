@@ -18,7 +18,13 @@ from tiersnap.remote_storage.publish.location_proof import (
     LocationVerdict,
     decide,
 )
-from tiersnap.remote_storage.publish.storage_manager import StoragePlace, endpoint_of, place_of_broker
+from tiersnap.remote_storage.publish.storage_manager import (
+    CLASS_NAME,
+    BrokerAnswer,
+    StoragePlace,
+    endpoint_of,
+    place_of_broker,
+)
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
@@ -82,34 +88,67 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
             yield f"the settings of the broker at {log_dir} cannot be read: {why}"
 
 
+def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
+    """Yield the brokers of a cluster; a broker that runs is of the cluster that its log directories name."""
+    for each in found:
+        if isinstance(each, str):
+            yield each
+            continue
+        clusters = set()
+        for name in each.named_log_dirs:
+            with suppress(OSError, CorruptCheckpointError):
+                clusters.add(_cluster_of(Path(each.on_host(name))))
+        if clusters == {cluster_id} or not (clusters or each.pid):  # a file may come from a container
+            yield each
+
+
 def _cluster_of(log_dir: Path) -> str:
     path = log_dir / META_PROPERTIES
     return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
 
 
-def settings_evidence(found: Sequence[BrokerSettings | str], location: RemoteLocation) -> Evidence:
-    """Return the evidence that the settings of brokers on this host give for a remote location."""
+def settings_evidence(
+    found: Sequence[BrokerSettings | str], location: RemoteLocation, answers: Sequence[BrokerAnswer] = ()
+) -> Evidence:
+    """Return the evidence that the settings of brokers on this host give for a remote location.
+
+    Args:
+        answers: of the cluster about its brokers. The settings of a file prove a location only if the cluster says
+            that one of its brokers has them.
+    """
     if not found:
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
-    each = [_one(broker, location) if isinstance(broker, BrokerSettings) else broker for broker in found]
+    each = [broker if isinstance(broker, str) else _one(broker, location, answers) for broker in found]
     compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
     for outcome in (EvidenceOutcome.CONTRADICTS, EvidenceOutcome.PROVES):
         for evidence in compared:
             if evidence.outcome is outcome:
                 return evidence
     said = [evidence.sentence if isinstance(evidence, Evidence) else evidence for evidence in each]
-    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(said))
+    return Evidence(_KIND, EvidenceOutcome.SILENT, "; ".join(dict.fromkeys(said)))
 
 
-def _one(broker: BrokerSettings, location: RemoteLocation) -> Evidence | str:
+def _one(broker: BrokerSettings, location: RemoteLocation, answers: Sequence[BrokerAnswer]) -> Evidence | str:
+    whose = f"{broker.path} of the running broker" if broker.pid else broker.path
     try:
         theirs = place_of_broker(broker.values)
     except ValueError as error:
-        return f"{broker.path} of the running broker: {error}"
-    ours = place_of_location(location)
-    said = f"{broker.path} of the running broker (process {broker.pid}) names {theirs}"
-    outcome = _compare(broker, theirs, ours)
-    return Evidence(_KIND, outcome, said if outcome is EvidenceOutcome.PROVES else f"{said}, and this is {ours}")
+        return f"{whose}: {error}"
+    ours, names = place_of_location(location), f"{whose} (process {broker.pid})" if broker.pid else whose
+    outcome, said = _compare(broker, theirs, ours), f"{names} names {theirs}"
+    if outcome is not EvidenceOutcome.PROVES:
+        return Evidence(_KIND, outcome, f"{said}, and this is {ours}")
+    if not broker.pid and not any(_has_settings(each, broker) for each in answers):
+        return Evidence(_KIND, EvidenceOutcome.HINTS, f"{said}, and the cluster does not say that a broker has it")
+    return Evidence(_KIND, outcome, said)
+
+
+def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
+    """Return whether the settings of a file are those of a broker of the cluster, as far as the cluster shows them."""
+    values = broker.values
+    node = values.get("node.id") or values.get("broker.id")
+    shown = str(answer.broker), answer.class_name, answer.log_dirs
+    return shown == (node, values.get(CLASS_NAME, ""), broker.named_log_dirs)
 
 
 def place_of_location(location: RemoteLocation) -> StoragePlace:

@@ -19,6 +19,7 @@ from tiersnap.remote_storage.publish.broker_configuration import configuration_d
 from tiersnap.remote_storage.publish.broker_evidence import (
     brokers_here,
     name_of,
+    of_cluster,
     other_cluster,
     server_of,
     settings_evidence,
@@ -50,11 +51,13 @@ class ProvePlace:
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    log_dirs: Sequence[str]  # of brokers, as the user named them; the brokers' own log.dirs are added
+    log_dirs: Sequence[str]  # of brokers, which must be of the cluster
     is_read_back_wanted: bool  # --prove
     is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
     apply: bool  # whether a record may be read back now
     talk: Callable[[str], None]  # told what is done, and what takes a while
+    # on this host, or why their settings are not known; those that the cluster names are added
+    brokers: Sequence[BrokerSettings | str] = ()
 
     def location(self, given: str | None) -> RemoteLocation:
         """Return the store in the brokers' layout: by the class of their storage manager, else by what they uploaded.
@@ -112,7 +115,7 @@ class ProvePlace:
         looked = self._segments.look([location])
         cluster_id, server = self.cluster.cluster_id(), self.cluster.bootstrap_server
         found = (
-            settings_evidence(self._here, location),
+            settings_evidence(self._here, location, self._answers),
             other_cluster(cluster_id, self.log_dirs, server),
             self._kept_read_back(),
             looked.evidence,
@@ -194,5 +197,6 @@ class ProvePlace:
 
     @cached_property
     def _here(self) -> list[BrokerSettings | str]:
-        log_dirs = [*self.log_dirs, *(path for each in self._answers for path in each.log_dirs)]
-        return list(brokers_here(self.cluster.cluster_id(), log_dirs))
+        cluster_id = self.cluster.cluster_id()
+        named = [path for each in self._answers for path in each.log_dirs]
+        return [*of_cluster(cluster_id, self.brokers), *brokers_here(cluster_id, named)]

@@ -85,7 +85,8 @@ class Unblock:
         """Plan, and where `host` applies do it.
 
         Raises:
-            UsageError: a stuck partition is in more than one of the directories, or one is of another cluster.
+            UsageError: a stuck partition is in more than one of the directories.
+            WrongClusterError: a directory is of another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
@@ -122,7 +123,7 @@ class Unblock:
         for topic, number in self._freeings:
             if found[topic, number] > 1:
                 raise UsageError(
-                    f"{topic}-{number} is in more than one --source: replicas of one partition",
+                    f"{topic}-{number} is in more than one LOGDIR: replicas of one partition",
                     hint="give the log directories of one broker, best of the leader",
                 )
 

@@ -94,10 +94,15 @@ class BrokerSettings:
     directory: str  # the working directory of the process, as it sees it
 
     @property
+    def named_log_dirs(self) -> tuple[str, ...]:
+        """Return its log.dirs as it names them."""
+        named = self.values.get("log.dirs") or self.values.get("log.dir") or "/tmp/kafka-logs"
+        return tuple(each.strip() for each in named.split(",") if each.strip())
+
+    @property
     def log_dirs(self) -> tuple[str, ...]:
         """Return the paths of its log.dirs on this host. Raises OSError: links lead round in a circle."""
-        named = self.values.get("log.dirs") or self.values.get("log.dir") or "/tmp/kafka-logs"
-        return tuple(self.on_host(each.strip()) for each in named.split(",") if each.strip())
+        return tuple(map(self.on_host, self.named_log_dirs))
 
     def on_host(self, path: str) -> str:
         """Return the path on this host of a path in the settings. Raises OSError: links lead round in a circle."""

@@ -255,11 +255,10 @@ class Host:
         """Yield the ways to the missing snapshots: `unblock` beside a running broker, and `repair` with a stop."""
         reads = f"reads {_takes(sum(each.listed.bytes for each in self.log_dirs), _READ_RATE)}"
         if is_running:
-            sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
             server = self.broker_server or "--bootstrap-server HOST:PORT"
             uploads = _takes(sum(each.listed.blocked_bytes for each in self.log_dirs), _UPLOAD_RATE)
             yield (
-                f"tiersnap unblock {server} {sources} --remote {self._remote} --apply   no stop; frees stuck "
+                f"tiersnap unblock {self._arguments} {server} --remote {self._remote} --apply   no stop; frees stuck "
                 f"partitions; uploads {uploads}; without --apply: its plan"
             )
         asked = f" --remote {self._remote}" if self.continued else ""

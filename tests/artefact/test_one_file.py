@@ -96,7 +96,7 @@ def test_it_dumps_a_segment_as_kafka_does(home: Path) -> None:
 def test_it_holds_what_doctor_prints_beside_a_running_broker(home: Path, tmp_path: Path) -> None:
     login = tmp_path / "login.properties"
     login.write_text("request.timeout.ms=soon\n")  # refused by librdkafka at once
-    words = ("unblock", "--bootstrap-server", "127.0.0.1:1", "--source", LEDGER, "--remote", tmp_path)
+    words = ("unblock", "--bootstrap-server", "127.0.0.1:1", LEDGER, "--remote", tmp_path)
     asked = run(home, *words, "--command-config", login)
     assert (asked.returncode, "request.timeout.ms" in asked.stderr) == (2, True), asked.stderr
     planned = run(home, "tier", LEDGER, "--remote", "s3://bucket/tiers", "--region", "us-east-1")

@@ -37,7 +37,7 @@ LAYOUT = ("--layout", "local-tiered-storage")
 SEGMENTS = 4
 CALLS: Calls = {
     "publish": lambda at: [*LAYOUT, "--remote", at["remote"]],
-    "unblock": lambda at: [*LAYOUT, "--remote", at["remote"], "--source", at["log"]],
+    "unblock": lambda at: [*LAYOUT, "--remote", at["remote"], at["log"]],
     "mend": lambda at: ["--remote", at["remote"], "--from", at["remote"], "--from-layout", "aiven"],
     "maintain remove-orphans": lambda at: ["--remote", at["remote"]],
 }

@@ -241,11 +241,11 @@ def test_mend_puts_back_the_log_alone_that_was_lost(site):
         copy.write_bytes(wrong)
         ran = mend(site, topic, "--from", backup, "--apply")
         assert (ran.exit_code, actions(ran)) == (5, [("NONE", "FAILED")]), ran.err
-    ran = mend(site, topic, "--log-dir", clone, "--apply")
+    ran = mend(site, topic, clone, "--apply")
     assert (ran.exit_code, set(actions(ran))) == (4, {("NONE", "FAILED")}), ran.err
     assert objects(site) == before
 
-    ran = mend(site, topic, "--from", backup, "--log-dir", right, "--apply")
+    ran = mend(site, topic, "--from", backup, right, "--apply")
     assert_said(ran, 0)
     assert actions(ran) == [("REBUILD", "MENDED")], "the log goes before the backup, which is wrong still"
     assert lost.read_bytes() == whole

@@ -161,7 +161,7 @@ def test_publish_finds_the_layout_when_broker_settings_are_hidden(broker, capsys
         (error,) = json.loads(capsys.readouterr().out)["errors"]
         assert error["type"] == "UnprovenPlaceError"
         assert "(local-tiered-storage)" in error["message"] and "brokers uploaded file://" in error["message"]
-        assert tiersnap([*command, "--log-dir", str(broker.disks.log_dir)]) == 0, capsys.readouterr().err
+        assert tiersnap([*command, str(broker.disks.log_dir)]) == 0, capsys.readouterr().err
         assert "of the running broker" in json.loads(capsys.readouterr().out)["result"]["place"]
     finally:
         for deleted in admin.delete_acls([AclBindingFilter(*what, *denied)]).values():

@@ -142,7 +142,7 @@ def test_leader_epochs_of_another_log_are_refused(site, publish):
     remote = site.tier("ledger", source=log_dir, name="epochs")
     before = states(site.broker, "ledger")
 
-    for options in ([], ["--log-dir", str(site.broker.disks.log_dir)]):
+    for options in ([], [str(site.broker.disks.log_dir)]):
         code, row, said = publish(remote, "--apply", *options)
         assert (code, row["refused"]) == (4, "LeaderEpochLineageError")
         assert "leader epoch 99 is not in the lineage" in said
@@ -194,7 +194,7 @@ def test_what_was_published_once_is_known_from_then_on(site, publish):
     assert (code, row["publish"]) == (0, CLOSED)
     assert "give --apply" in said
     assert states(site.broker, "orders") == {}, "a plan publishes nothing"
-    code, row, _ = publish(remote, "--log-dir", str(site.broker.disks.log_dir))
+    code, row, _ = publish(remote, str(site.broker.disks.log_dir))
     assert (code, row["publish"]) == (0, CLOSED), "the leader's checkpoint says the same as the leader"
 
     assert publish(remote, "--apply")[0] == 0

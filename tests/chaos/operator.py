@@ -107,7 +107,7 @@ def sources(cluster: Cluster, *nodes: int) -> tuple[object, ...]:
 def unblock_words(cluster: Cluster, node: int, topics: str) -> tuple[object, ...]:
     """`unblock` for the replicas of one host."""
     where = ("--remote", cluster.remote, "--layout", "local-tiered-storage", "--bootstrap-server", cluster.bootstrap)
-    return ("unblock", *sources(cluster, node), *where, "--topic", topics, "--apply")
+    return ("unblock", *cluster.log_dirs(node), *where, "--topic", topics, "--apply")
 
 
 @dataclass(eq=False)

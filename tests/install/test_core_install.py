@@ -128,7 +128,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         (("run", "--source", "x", "--remote", "y"), "spark"),
         (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
-        (("unblock", "--source", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
+        (("unblock", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("mend", "--remote", "/tmp/x", "--from", "/tmp/y", "--bootstrap-server", "localhost:1"), "kafka"),
         (("install", "--remote", "s3://bucket/x", "--to", LOGS), "s3"),

@@ -36,22 +36,18 @@ def tier(world: World, hand: Hand, host: str, *, asks: bool = False) -> ExitCode
 
 def publish(world: World, hand: Hand) -> ExitCode:
     """`tiersnap publish`; leader epochs are those of the leader's log directory."""
-    return type_command("publish", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks["a"], "--apply")
+    return type_command("publish", *CLUSTER, *REMOTE, "--unproven", world.disks["a"], "--apply")
 
 
 def mend(world: World, hand: Hand) -> ExitCode:
     """`tiersnap mend` with the leader's log; segments that brokers do not read go."""
     words = (*CLUSTER, "--unproven", "--delete-bad")
-    return type_command(
-        "mend", *words, "--depth", "full", *REMOTE, "--log-dir", world.disks["a"], *now_of(world), "--apply"
-    )
+    return type_command("mend", *words, "--depth", "full", *REMOTE, world.disks["a"], *now_of(world), "--apply")
 
 
 def unblock(world: World, hand: Hand) -> ExitCode:
     """`tiersnap unblock` on the leader's host."""
-    return type_command(
-        "unblock", *CLUSTER, *REMOTE, "--unproven", "--source", world.disks["a"], *now_of(world), "--apply"
-    )
+    return type_command("unblock", *CLUSTER, *REMOTE, "--unproven", world.disks["a"], *now_of(world), "--apply")
 
 
 def remove_orphans(world: World, hand: Hand) -> ExitCode:

@@ -115,16 +115,16 @@ class History:
         return ("tier", self._disk(), *self._where, *asks, *now_of(self.world), "--apply")
 
     def _publish(self) -> Sequence[Word]:
-        return ("publish", *CLUSTER, *self._where, "--unproven", "--log-dir", self.world.disks["a"], "--apply")
+        return ("publish", *CLUSTER, *self._where, "--unproven", self.world.disks["a"], "--apply")
 
     def _unblock(self) -> Sequence[Word]:
-        source = ("--source", self.world.disks["a"], *now_of(self.world))
+        source = (self.world.disks["a"], *now_of(self.world))
         return ("unblock", *CLUSTER, *self._where, "--unproven", *source, "--apply")
 
     def _mend(self) -> Sequence[Word]:
         dice = self.dice
         words: list[Word] = ["mend", *CLUSTER, *self._where, "--unproven", "--allow-plaintext", *now_of(self.world)]
-        words += ["--log-dir", self._disk()]
+        words += [self._disk()]
         words += ["--depth", dice.choice(("snapshots", "full", "full"))]
         words += ["--delete-bad"] if dice.random() < 0.6 else []
         return (*words, "--apply")

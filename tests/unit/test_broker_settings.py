@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,19 @@ from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.publish.broker_evidence import (
     beside_brokers,
     brokers_here,
+    of_cluster,
     other_cluster,
     place_of_location,
     settings_evidence,
 )
-from tiersnap.remote_storage.publish.location_proof import EvidenceOutcome, LocationState
-from tiersnap.remote_storage.publish.storage_manager import StoragePlace
+from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceOutcome, LocationState
+from tiersnap.remote_storage.publish.storage_manager import BrokerAnswer, StoragePlace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.formats.java_properties import parse
-from tiersnap.snapshot.host.running import arguments, broker_settings
+from tiersnap.snapshot.host.running import arguments, broker_settings, settings_of_file
 
 pytestmark = [
     pytest.mark.unit,
@@ -62,6 +64,38 @@ def properties(tmp_path: Path, tier: Path) -> Path:
 def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[EvidenceOutcome, str]:
     found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), open_location(DirectoryStore(place), layout))
     return found.outcome, found.sentence
+
+
+def of_file(properties: Path, place: Path, *answers: BrokerAnswer) -> Evidence:
+    return settings_evidence([settings_of_file(properties)], open_location(DirectoryStore(place), LAYOUT), answers)
+
+
+def test_file_proves_a_location_if_the_cluster_has_a_broker_with_its_settings(tier, properties, tmp_path):
+    properties.write_text(f"node.id=7\n{properties.read_text()}")
+    _, _, name = CLASS.partition("=")
+    own = BrokerAnswer(7, name, (f"{tmp_path}/data",))
+    assert of_file(properties, tier, BrokerAnswer(8, name, own.log_dirs), own).is_proof
+    others = (replace(own, broker=8), replace(own, log_dirs=("/other",)), replace(own, class_name="com.example.Other"))
+    for answers in ((), *((each,) for each in others)):
+        found = of_file(properties, tier, *answers)
+        assert (found.outcome, found.sentence.endswith("the cluster does not say that a broker has it")) == (
+            EvidenceOutcome.SILENT,
+            True,
+        )
+    assert of_file(properties, tmp_path / "wrong", own).outcome is EvidenceOutcome.CONTRADICTS
+    assert of_file(properties, tmp_path / "wrong").outcome is EvidenceOutcome.CONTRADICTS
+
+
+def test_of_cluster_keeps_brokers_whose_log_directories_name_the_cluster(log_dir, properties, tmp_path):
+    with started_broker(log_dir, properties) as pid:
+        running = broker_settings(pid)
+        assert list(of_cluster(CLUSTER, [running, "why"])) == [running, "why"]
+        assert list(of_cluster("another-cluster-AAAAAA", [running])) == []
+        file = settings_of_file(properties)
+        assert list(of_cluster("another-cluster-AAAAAA", [file])) == []
+        (log_dir / "meta.properties").unlink()
+        assert list(of_cluster(CLUSTER, [running])) == [], "nothing tells its cluster"
+        assert list(of_cluster(CLUSTER, [file])) == [file], "its log directories may be in a container"
 
 
 def test_settings_evidence_holds_for_the_place_of_the_running_broker(log_dir, tier, properties):

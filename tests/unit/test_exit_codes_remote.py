@@ -52,8 +52,8 @@ COMMANDS: dict[str, Words] = {
     "doctor -b": _at("doctor", *_CLUSTER, more=lambda place: ["--now", utc(place.world.store.time) or ""]),
     "verify --depth full": _at("verify --depth full"),
     **_with_cluster("tier", more=lambda place: [place.disk]),
-    **_with_cluster("publish", more=lambda place: ["--log-dir", place.disk]),
-    **_with_cluster("unblock", more=lambda place: ["--source", place.disk]),
+    **_with_cluster("publish", more=lambda place: [place.disk]),
+    **_with_cluster("unblock", more=lambda place: [place.disk]),
     **_with_cluster("mend", more=lambda place: ["--from", place.elsewhere]),
     **_with_cluster("maintain remove-orphans"),
     "install": _at("install", more=lambda place: ["--to", place.replica]),
@@ -126,5 +126,5 @@ def test_a_log_directory_of_another_cluster_is_refused(words: Words, tmp_path: P
         before = dict(place.world.store.objects)
         path = place.disk / "meta.properties"
         path.write_text(path.read_text().replace(CLUSTER_ID, "Wg9Lw9aXQOe3Wc5x0bqk3w"))
-        assert place.run(*words(place)) == ExitCode.USAGE
+        assert place.run(*words(place)) == ExitCode.GATE_REFUSED
         assert place.world.store.objects == before

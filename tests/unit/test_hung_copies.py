@@ -303,10 +303,10 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         ((hung,), (free,)) = result["hung"], result["next"]
         assert (hung["topic"], hung["partition"], hung["broker"], hung["base_offset"]) == ("orders", 0, 1, 15)
         assert 3_600_000 <= hung["age_ms"] < 3_700_000
-        assert free.startswith("tiersnap unblock --bootstrap-server model:9092 --source LOGDIR --remote s3://")
+        assert free.startswith("tiersnap unblock LOGDIR --bootstrap-server model:9092 --remote s3://")
         _, on_host = said(place, "doctor", place.disk, *now)
         assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
-        assert on_host["next"][0].startswith(f"tiersnap unblock --bootstrap-server model:9092 --source {place.disk} ")
+        assert on_host["next"][0].startswith(f"tiersnap unblock {place.disk} --bootstrap-server model:9092 ")
         slow = ("--hung-after", "2h", "--metrics-file", metrics)
         assert said(place, "doctor", *now, *slow) == (0, result | {"hung": [], "next": []})
         assert parse_metrics(metrics.read_text())[0]["tiersnap_hung_copies", frozenset({("command", "doctor")})] == 0
@@ -321,7 +321,7 @@ def test_doctor_names_no_copy_of_a_topic_that_is_not_copied(tmp_path: Path) -> N
 
 def test_unblock_switches_copying_off_and_on_alone_for_a_copy_that_hangs(tmp_path: Path) -> None:
     with found("hung copy", tmp_path) as place:
-        words = ("unblock", "--source", place.disk, "--remote", place.remote)
+        words = ("unblock", place.disk, "--remote", place.remote)
         cluster, toggled = place.world.cluster, []
         change = cluster.change_settings
 

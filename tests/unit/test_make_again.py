@@ -153,7 +153,7 @@ def test_lost_segments_come_back_from_a_log(at, layout, name):
     tier.lose(0)
     tier.lose(1, ".log")
     assert outcomes(tier.mend())[0].endswith(
-        "its log is nowhere: neither in the tier, nor in a --log-dir with its offsets"
+        "its log is nowhere: neither in the tier, nor in a LOGDIR with its offsets"
     )
     assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
     assert tier.contents() == tier.before

@@ -176,7 +176,7 @@ def test_the_log_of_a_clone_is_refused_if_only_the_snapshot_contradicts_it(at):
     at.store.delete([at.layout.log_key(at.records[6])])
     done = told(at.mend(log=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "its snapshot in the tier contradicts the log in --log-dir" in done[0][1]
+    assert "its snapshot in the tier contradicts the log in LOGDIR" in done[0][1]
 
 
 # The largest timestamp.

@@ -18,7 +18,6 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.commands.run import run, run_options
 from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.commands.unblock import unblock
-from tiersnap.jobs.options import layout_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.stores import paced_store
@@ -184,7 +183,7 @@ def given_to(options, value: str, *words: str):
 
 
 def test_what_unblock_and_tier_send_goes_at_the_rate_that_they_are_given(tmp_path, clock):
-    request: HostRequest = given_to(host_options(layout_option), "request", "--remote", str(tmp_path / "remote"))
+    request: HostRequest = given_to(host_options(), "request", "--remote", str(tmp_path / "remote"))
     request.store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER))
     assert clock.now == 9.0, "ten seconds' worth, and a bucket holds one"
     assert "rate" in {param.name for param in unblock.params}

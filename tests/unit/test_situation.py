@@ -13,6 +13,7 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Given, Situation, gather
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.snapshot.errors import UsageError
 
 pytestmark = [
@@ -87,6 +88,21 @@ def test_broker_of_a_named_log_directory_tells_the_other_facts(log_dir: Path, tm
     assert found.log_dirs.source == COMMAND_LINE
     assert_location_is_that_of_the_broker(found.remote.value)
     assert [line.partition(":")[0] for line in found.lines()] == ["remote location", "cluster"]
+
+
+def test_location_of_the_command_line_has_the_layout_and_for_the_same_uri_the_server_of_the_broker(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    local = S3.replace("http://minio:9000", "http://localhost:1")
+    with started_broker(log_dir, properties(tmp_path, str(log_dir), local + LISTENER)):
+        same, other = given(log_dir, remote="s3://tiers/prod/"), given(log_dir, remote="s3://tiers/test")
+    assert same.remote.value is not None and other.remote.value is not None
+    assert (same.remote.value.s3.endpoint_url, same.remote.value.s3.region) == ("http://localhost:1", "eu-west-1")
+    assert other.remote.value.s3.endpoint_url is None
+    assert same.layout == other.layout == "aiven"
+    same.refuse_contradiction(same.remote.value.open_store())
+    with pytest.raises(WrongPlaceError, match="names s3://tiers/prod/"):
+        other.refuse_contradiction(other.remote.value.open_store())
 
 
 def test_command_line_goes_before_what_the_broker_tells(log_dir: Path, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_doctor_names_unblock_when_a_broker_runs(tmp_path: Path) -> None:
     stopped = told(tiersnap("doctor", folder.parent))["next"]
     assert isinstance(steps, list)
     assert isinstance(stopped, list)
-    words = f"tiersnap unblock --bootstrap-server HOST:PORT --source {folder.parent} --remote s3://bucket/prefix"
+    words = f"tiersnap unblock {folder.parent} --bootstrap-server HOST:PORT --remote s3://bucket/prefix"
     assert steps[0].startswith(f"{words} --apply   no stop; frees stuck partitions; uploads ")
     assert [step.split("   ")[0] for step in stopped[:1]] == [f"tiersnap repair {folder.parent}"]
     assert not [step for step in stopped if "tiersnap unblock" in step]

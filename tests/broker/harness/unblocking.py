@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import ExitCode
 def options(broker: Broker) -> list[str]:
     assert broker.tier is not None
     return [
-        *("--bootstrap-server", broker.bootstrap, "--source", str(broker.disks.log_dir)),
+        *("--bootstrap-server", broker.bootstrap, str(broker.disks.log_dir)),
         *("--remote", str(broker.tier.directory), "--layout", broker.tier.layout),
     ]
 

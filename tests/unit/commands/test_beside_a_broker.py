@@ -32,11 +32,12 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def right(tmp_path: Path, log_dir: Path) -> Iterator[Path]:
-    """Where the running broker reads."""
+def right(tmp_path: Path, log_dir: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Where the running broker reads; it has a listener that needs client properties, or that of the parameter."""
+    listener = getattr(request, "param", "SSL://127.0.0.1:9")
     place, properties = tmp_path / "right", tmp_path / "server.properties"
     place.mkdir()
-    properties.write_text(f"log.dirs={log_dir}\n{CLASS}\nrsm.config.dir={place}\n")
+    properties.write_text(f"log.dirs={log_dir}\n{CLASS}\nrsm.config.dir={place}\nlisteners={listener}\n")
     with started_broker(log_dir, properties):
         yield place
 
@@ -87,6 +88,7 @@ def test_doctor_names_the_location_and_no_command_with_another(log_dir, right, w
     assert not list(wrong.rglob("*")), "nothing is asked of a store that is not the brokers'"
 
 
+@pytest.mark.parametrize("right", ["PLAINTEXT://127.0.0.1:9"], indirect=True)
 def test_doctor_exits_with_4_for_another_location_of_a_healthy_host(log_dir, right, wrong):
     healthy = tiersnap("doctor", log_dir, "--remote", right, *LAYOUT)
     said = json.loads(healthy.out)

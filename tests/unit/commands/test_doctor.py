@@ -217,19 +217,19 @@ listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (LOCAL, "--bootstrap-server localhost:9092 SOURCE --remote /tiers --layout local-tiered-storage --apply"),
+        (LOCAL, "--bootstrap-server localhost:9092 --remote /tiers --layout local-tiered-storage --apply"),
         (
             f"{AIVEN}advertised.listeners=PLAINTEXT://broker-7:9094\n",
-            "--bootstrap-server broker-7:9094 SOURCE --remote s3://bucket/tiers --apply",
+            "--bootstrap-server broker-7:9094 --remote s3://bucket/tiers --apply",
         ),
         (
             AIVEN + MINIO + SECURED,
-            "--bootstrap-server localhost:9092 --command-config client.properties SOURCE --remote s3://bucket/tiers "
+            "--bootstrap-server localhost:9092 --command-config client.properties --remote s3://bucket/tiers "
             "--endpoint-url http://minio:9000 --path-style --apply",
         ),
         (
             f"{AIVEN}rsm.config.key.prefix=no-folder\n",
-            "--bootstrap-server localhost:9092 SOURCE --remote s3://bucket/prefix --apply",
+            "--bootstrap-server localhost:9092 --remote s3://bucket/prefix --apply",
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_doctor_fills_unblock_with_the_settings_of_the_running_broker(
     properties.write_text(settings)
     with started_broker(log_dir, properties):
         found = document(log_dir)
-    command = words.replace("SOURCE", f"--source {log_dir}")
+    command = f"{log_dir} {words}"
     assert found["next"][0].startswith(f"tiersnap unblock {command}   no stop; ")  # type: ignore[index]
 
 

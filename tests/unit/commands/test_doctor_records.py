@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -11,7 +12,7 @@ from tests.reference.remote_segments import remote_segment
 from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, as_records, lines_of, next_step
 from tiersnap.jobs.doctor_location import judge_location
-from tiersnap.jobs.remote_view import RemoteView
+from tiersnap.jobs.situation.situation import Given, gather
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.publish.location_proof import (
@@ -57,7 +58,7 @@ def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given(
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
     (line,) = steps(MISSING, *words)
-    assert line == f"tiersnap mend {given} --log-dir /logs"
+    assert line == f"tiersnap mend /logs {given}"
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
         f"tiersnap mend {given} --from URI   with the place to which they were uploaded"
@@ -70,6 +71,6 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
     wrong = replace(MISSING, location=decide("s3://b/", [HINT, ELSEWHERE]))
     assert steps(wrong, "--bootstrap-server", "h:1", "--remote", "s3://b") == []
     assert steps(replace(MISSING, missing=Missing("s3://b/", 9)), "--remote", "s3://b") == []
-    judged = judge_location(RemoteView("s3://b", "aiven", S3Settings()), (), wrong)
+    judged = judge_location(gather(Given((), None, "s3://b", None, S3Settings(), None, Path("/nowhere"))), wrong)
     assert judged is not None
     assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]

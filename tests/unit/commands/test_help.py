@@ -47,6 +47,10 @@ def examples_of(command: click.Command) -> list[str]:
 EXAMPLES = [(words, example) for words, command in FOUND.items() for example in examples_of(command)]
 # Executed by tests/spark, tests/broker and `make demo`; here they are parsed.
 ELSEWHERE = {"run", "audit", "decode", "maintain tables", "demo"}
+# Executed beside a broker by tests/unit/test_situation_of_commands.py and tests/broker/test_unblock.py.
+BESIDE_A_BROKER = {
+    *("tiersnap tier", "tiersnap unblock", "tiersnap unblock --apply", "tiersnap publish", "tiersnap mend")
+}
 LOGS = DATA / "kafka-3.9.1" / "logs"
 WANTED = ("orders-*", "payments-*", "__transaction_state-*", "*checkpoint", "meta.properties")
 
@@ -106,7 +110,7 @@ def test_example_of_help_works_as_it_stands(
     shutil.copytree(world, root)
     monkeypatch.chdir(root)
     words = in_world(example, root)
-    if command in ELSEWHERE or "--bootstrap-server" in words:
+    if command in ELSEWHERE or "--bootstrap-server" in words or example in BESIDE_A_BROKER:
         FOUND[command].make_context(command, words[len(command.split()) :], obj=Output())
     else:
         ran = tiersnap(*words, output="table")
