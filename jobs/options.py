@@ -333,14 +333,6 @@ class ToldBy:
         return located(self.cluster, partitions)
 
 
-# Given to the command as `told_by: ToldBy`.
-scanning_cluster_options = as_one(
-    "told_by",
-    ToldBy,
-    cluster_options("A broker of the cluster: it says which segments brokers copy by themselves, and when."),
-)
-
-
 # Spark ---------------------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ from tiersnap.snapshot.gate.remote_check import (
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.check.check_plan import CheckPlan
     from tiersnap.remote_storage.check.local_log import LocalLogs
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -85,7 +86,7 @@ tier_options = opt.as_one(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
         help="Verify what lies in --remote: its metadata, every snapshot too, or every byte.  [default: snapshots, "
-        "without LOGDIR]",
+        "with --remote and no LOGDIR]",
     ),
     once(
         "--sample",
@@ -289,11 +290,12 @@ def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, view: Remote
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
 
 
-def is_of_tier(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...], against: Path | None) -> bool:
+def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...], against: Path | None) -> bool:
     """Return whether remote storage is verified, and not the files of LOGDIR.
 
     Raises:
-        UsageError: --remote is missing, or an option goes with what is not verified.
+        UsageError: the log directories or the remote location are not known, or an option goes with what is not
+            verified.
     """
     if tier.depth is None and log_dirs:
         given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
@@ -304,8 +306,9 @@ def is_of_tier(tier: TierRequest, view: RemoteView, log_dirs: tuple[str, ...], a
     if against is not None:
         why = "--against goes with the files of LOGDIR, and remote storage is verified"
         raise UsageError(why, hint="leave --against out, or --depth")
-    if view.remote is None:
-        raise UsageError("--depth verifies remote storage, and --remote is missing", hint="--remote s3://bucket/prefix")
+    if tier.depth is None and situation.remote.value is None:
+        situation.log_dirs.require("log directories")
+    situation.remote.require("remote location")
     if tier.warehouse is not None and (log_dirs or tier.resume is not None):
         raise UsageError(
             "--warehouse verifies on Spark: LOGDIR and --resume are of one host",

@@ -18,6 +18,8 @@ from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import read_checks, remote_checks_option
 from tiersnap.jobs.sentences import ByName, of_not_compared, of_unlocated, tell_failures
+from tiersnap.jobs.situation.options import situation_options
+from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
@@ -91,26 +93,27 @@ class ScannedSegment:
 
 
 @command(ScannedPartition, ScannedSegment)
-@opt.log_dirs_argument()
+@situation_options(
+    "Ask remote storage what is tiered: s3://bucket/prefix, or a directory.  [default: that of the broker of this "
+    "host]",
+    "A broker of the cluster: it says which segments brokers copy by themselves, and when.  [default: the broker of "
+    "this host]",
+)
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
-@opt.remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
 @opt.log_start_option
-@opt.scanning_cluster_options
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
 @remote_checks_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @metrics_options
 def scan(
     output: Output,
-    log_dirs: tuple[str, ...],
+    situation: Situation,
     selection: opt.Selection,
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
-    view: opt.RemoteView,
     log_starts: opt.LogStarts,
-    told_by: opt.ToldBy,
     report: Path | None,
     checks_file: Path | None,
     segments: bool,
@@ -118,15 +121,17 @@ def scan(
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
-    tiersnap scan /var/lib/kafka/data
+    tiersnap scan
     tiersnap scan /var/lib/kafka/data --topic 'orders|payments' --segments
     tiersnap scan /var/lib/kafka/data --remote s3://bucket/tiers --report page
 
-    LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
-    or commas between them, or as a glob. Reading is safe while the broker runs. Without --remote nothing is known of
-    what is tiered already.
+    Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
-    --remote also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
+    LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
+    or commas between them, or as a glob. Reading is safe while the broker runs. Without a remote location nothing is
+    known of what is tiered already.
+
+    With one it also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
     storage, and says what producers would meet if they led now.
 
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
@@ -140,12 +145,17 @@ def scan(
     from tiersnap.snapshot.log.stray_partitions import stray_partitions
 
     checks = read_checks(checks_file, is_shown=report is not None)
+    situation, unanswered = situation.answering()
+    log_dirs, view = situation.log_dirs.require("log directories"), situation.view_to_read()
+    told_by = opt.ToldBy(situation.cluster.value)
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     answer = told_by.about(opened, selection.topic, output)
     tasks = answer.tasks
     scanner = Scanner(view.inventory(broker_expiry, answer.records), broker_expiry, check_crc, tasks)
     findings = [*findings_of(opened), *(finding for _, finding in stray_partitions(opened))]
-    totals = ScanTotals(findings, scanner.errors, was_asked=tasks is not None)
+    errors = scanner.errors  # grows
+    errors.extend(unanswered)
+    totals = ScanTotals(findings, errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
     place = host_place_of_scan(log_dirs, view.remote)
     progress = Progress(output, "scanning", count(opened, selection))

@@ -167,8 +167,8 @@ class TierSummary:
 
 @command(TieredPartition, summary=TierSummary)
 @host_options(
-    "A broker of the cluster: it says whose copy task works, and is told of uploaded segments.  [default: the broker of "
-    "this host]"
+    "A broker of the cluster: it says whose copy task works, and is told of uploaded segments.  [default: the broker "
+    "of this host]"
 )
 @opt.log_start_option
 @opt.leave_to_broker_option

@@ -25,7 +25,9 @@ from tiersnap.jobs.remote_checks import (
     verify_on_spark,
 )
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, with_remote
+from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, of_unlocated, tell_failures, with_remote
+from tiersnap.jobs.situation.options import situation_options
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Situation
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -65,7 +67,7 @@ class VerifySummary:
 
 
 @command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
-@opt.log_dirs_argument(required=False)
+@situation_options(f"{opt.OF_BEGINNINGS}  [default: that of the broker of this host]", None)
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
@@ -74,19 +76,17 @@ class VerifySummary:
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
-@opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 @opt.log_start_option
 @tier_options
 @opt.spark_options
 def verify(
     output: Output,
-    log_dirs: tuple[str, ...],
+    situation: Situation,
     against: Path | None,
     selection: Selection,
     check_crc: bool,
     broker_expiry: opt.BrokerExpiry,
-    view: RemoteView,
     strict: bool,
     log_starts: opt.LogStarts,
     tier: TierRequest,
@@ -94,11 +94,12 @@ def verify(
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.
 
-    tiersnap verify /var/lib/kafka/data
+    tiersnap verify
     tiersnap verify /var/lib/kafka/data --partition orders-0 --strict
     tiersnap verify --remote s3://bucket/tiers --depth metadata
 
-    LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob.
+    Beside a running broker it finds LOGDIR and the remote location by itself. LOGDIR is an entry of log.dirs; several
+    may be given, with blanks or commas between them, or as a glob.
 
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
     broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
@@ -108,19 +109,24 @@ def verify(
     what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
     fold exactly.
 
-    Without LOGDIR, or with --depth, the remote segments in --remote are verified: their metadata; every snapshot, by
-    default; or every byte. A snapshot is compared with the log of LOGDIR as far as that goes, else with the fold of its
-    own segment and with earlier snapshots, by what a broker would keep now. CORRUPT and MISSING are damage, exit code
-    5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE: encrypted by the plugin.
-    A changed batch whose CRC was made anew is found only against another copy. Interrupted, go on with --resume.
+    With --remote and no LOGDIR, or with --depth, the remote segments in --remote are verified: their metadata; every
+    snapshot, by default; or every byte. A snapshot is compared with the log of LOGDIR as far as that goes, else with
+    the fold of its own segment and with earlier snapshots, by what a broker would keep now. CORRUPT and MISSING are
+    damage, exit code 5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE:
+    encrypted by the plugin. A changed batch whose CRC was made anew is found only against another copy. Interrupted,
+    go on with --resume.
     """
-    if is_of_tier(tier, view, log_dirs, against):
+    log_dirs = _log_dirs(situation, tier)
+    if is_of_tier(tier, situation, log_dirs, against):
+        view = situation.view_to_read()
         counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
         return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark)
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
 
+    situation, unanswered = situation.answering()
+    view = situation.view_to_read()
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     expiry = replace(broker_expiry, expiration=None) if strict or against is not None else broker_expiry
     job = Verification(opened, against, expiry, check_crc, view.beginnings(broker_expiry))
@@ -131,7 +137,8 @@ def verify(
             yield VerifiedSnapshot(named.uri, partition.name, found)
 
     several, summary = len(opened) > 1, lambda: VerifySummary(job.not_compared)
-    output.rows(VerifiedSnapshot, rows(), several=several, summary=summary, findings=job.findings)
+    output.rows(VerifiedSnapshot, rows(), several=several, summary=summary, findings=job.findings, errors=unanswered)
+    tell_failures(output, unanswered)
     if job.compared or not job.not_compared:
         agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
         output.talk(f"{job.right} of {agree} with the log")
@@ -139,7 +146,14 @@ def verify(
         is_certain = not job.beginnings.unlocated
         output.talk(of_not_compared(job.not_compared, with_remote(), is_certain=is_certain))
     output.warn(*of_unknown_beginnings(job.beginnings))
-    return exit_code_of(job.problems())
+    return exit_code_of([*job.problems(), *unanswered])
+
+
+def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
+    """Return the log directories; none that were found if the remote location alone was named, or a warehouse."""
+    found = situation.log_dirs
+    is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None
+    return found.value or () if found.source == COMMAND_LINE or not is_alone else ()
 
 
 def _verify_tier(

@@ -105,6 +105,13 @@ class Situation:
 
         self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()
 
+    def view_to_read(self) -> RemoteView:
+        """Return the remote location; one without a URI if it is not known. Raises as `refuse_contradiction`."""
+        view = self.remote.value or NO_LOCATION
+        if view.remote is not None and self.brokers:
+            self.refuse_contradiction(view.open_store())
+        return view
+
     def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
         """Return the situation without the servers that the broker named and that do not answer, and their errors.
 
@@ -157,7 +164,7 @@ def gather(given: Given) -> Situation:
 
 def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
     """Yield the broker of --server-properties, and those that hold the log directories, or else that run here."""
-    from tiersnap.remote_storage.publish.broker_evidence import brokers_here
+    from tiersnap.snapshot.host.brokers import brokers_here
     from tiersnap.snapshot.host.running import running_brokers, settings_of_file
     from tiersnap.snapshot.log.places import place_of
 
@@ -227,10 +234,10 @@ def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteVi
 
 
 def _location_of(broker: Known[BrokerSettings]) -> Known[NamedLocation]:
-    from tiersnap.remote_storage.publish.storage_manager import location_of_broker
-
     if broker.value is None:
         return Known(None, broker.source)
+    from tiersnap.remote_storage.publish.storage_manager import location_of_broker
+
     try:
         return Known(location_of_broker(broker.value), broker.source)
     except ValueError as error:
@@ -238,15 +245,15 @@ def _location_of(broker: Known[BrokerSettings]) -> Known[NamedLocation]:
 
 
 def _cluster(given: Given, broker: Known[BrokerSettings]) -> Known[Cluster]:
-    from tiersnap.remote_storage.publish.storage_manager import client_words
-    from tiersnap.snapshot.log.lock import is_in_use
-
     if not given.is_cluster_wanted:
         return Known(None, NOT_ASKED)
     if given.cluster is not None:
         return Known(given.cluster, COMMAND_LINE)
     if broker.value is None:
         return Known(None, broker.source)
+    from tiersnap.remote_storage.publish.storage_manager import client_words
+    from tiersnap.snapshot.log.lock import is_in_use
+
     if not broker.value.pid and not any(is_in_use(Path(each)) for each in broker.value.log_dirs):
         return Known(None, "the broker does not run")
     words = client_words(broker.value.values)

@@ -6,7 +6,7 @@ A broker that runs on this host holds `.lock` of its log directories: its comman
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,9 +29,8 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
 from tiersnap.snapshot.errors import CorruptCheckpointError
-from tiersnap.snapshot.formats import meta_properties
-from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
-from tiersnap.snapshot.host.running import BrokerSettings, broker_settings, lock_holder
+from tiersnap.snapshot.host.brokers import brokers_here, cluster_of
+from tiersnap.snapshot.host.running import BrokerSettings
 from tiersnap.snapshot.log.places import place_of
 
 _KIND = EvidenceKind.SERVER_PROPERTIES
@@ -45,7 +44,7 @@ def other_cluster(cluster_id: str, log_dirs: Iterable[str], server: str) -> Evid
     """
     for name in log_dirs:
         with suppress(OSError, CorruptCheckpointError):
-            found = _cluster_of(Path(name))
+            found = cluster_of(Path(name))
             if found and found != cluster_id:
                 said = f"{name} is a log directory of cluster {found}, and {server} is a broker of cluster {cluster_id}"
                 return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
@@ -61,50 +60,6 @@ def beside_brokers(log_dirs: Iterable[str], location: RemoteLocation) -> Locatio
 def name_of(location: RemoteLocation) -> str:
     """Return a location for messages."""
     return f"{location.store.uri} ({location.layout.name})"
-
-
-def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of each broker of a cluster that holds one of `log_dirs` here, or why they are not known.
-
-    A directory that is not here, or that no process of this host holds, says nothing.
-
-    Args:
-        cluster_id: None takes brokers of any cluster.
-    """
-    seen: set[int] = set()
-    for name in dict.fromkeys(log_dirs):
-        log_dir = Path(name)
-        try:
-            holder = lock_holder(log_dir)
-            if holder is None or holder.pid in seen or (cluster_id and cluster_id != _cluster_of(log_dir)):
-                continue
-            if not holder.pid:
-                yield f"the broker at {log_dir} runs in another container"
-                continue
-            seen.add(holder.pid)
-            yield broker_settings(holder.pid)
-        except (OSError, CorruptCheckpointError) as error:
-            why = error.message if isinstance(error, CorruptCheckpointError) else error.strerror or str(error)
-            yield f"the settings of the broker at {log_dir} cannot be read: {why}"
-
-
-def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
-    """Yield the brokers of a cluster; a broker that runs is of the cluster that its log directories name."""
-    for each in found:
-        if isinstance(each, str):
-            yield each
-            continue
-        clusters = set()
-        for name in each.named_log_dirs:
-            with suppress(OSError, CorruptCheckpointError):
-                clusters.add(_cluster_of(Path(each.on_host(name))))
-        if clusters == {cluster_id} or not (clusters or each.pid):  # a file may come from a container
-            yield each
-
-
-def _cluster_of(log_dir: Path) -> str:
-    path = log_dir / META_PROPERTIES
-    return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
 
 
 def settings_evidence(

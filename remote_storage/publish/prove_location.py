@@ -17,9 +17,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation, in_e
 from tiersnap.remote_storage.own_objects.read_back_record import ReadBackRecord, ReadBackStore
 from tiersnap.remote_storage.publish.broker_configuration import configuration_digest
 from tiersnap.remote_storage.publish.broker_evidence import (
-    brokers_here,
     name_of,
-    of_cluster,
     other_cluster,
     server_of,
     settings_evidence,
@@ -39,6 +37,7 @@ from tiersnap.remote_storage.publish.read_back_topic import ReadBackTopic
 from tiersnap.remote_storage.publish.storage_manager import CLASS_NAME, BrokerAnswer, ask_brokers, layout_of_classes
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.host.brokers import brokers_here, of_cluster
 from tiersnap.snapshot.host.running import BrokerSettings
 
 _log = logging.getLogger(__name__)

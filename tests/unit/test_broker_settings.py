@@ -15,8 +15,6 @@ from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.publish.broker_evidence import (
     beside_brokers,
-    brokers_here,
-    of_cluster,
     other_cluster,
     place_of_location,
     settings_evidence,
@@ -28,6 +26,7 @@ from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.formats.java_properties import parse
+from tiersnap.snapshot.host.brokers import brokers_here, of_cluster
 from tiersnap.snapshot.host.running import arguments, broker_settings, settings_of_file
 
 pytestmark = [

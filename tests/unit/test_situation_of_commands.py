@@ -107,6 +107,44 @@ def test_location_that_contradicts_the_broker_is_refused(command, log_dir, prope
     assert not list(wrong.rglob("*"))
 
 
+@pytest.mark.parametrize("command", ["scan", "verify"])
+def test_reading_command_refuses_a_location_that_contradicts_the_broker(command, log_dir, properties, wrong):
+    with started_broker(log_dir, properties):
+        refused(tiersnap(command, log_dir, "--remote", wrong), f"{properties} of the running broker")
+    refused(tiersnap(command, "--server-properties", properties, "--remote", wrong), f"{properties} names")
+
+
+def test_scan_finds_what_is_tiered_by_the_broker_of_this_host(broker, log_dir, remote):
+    assert tiersnap("tier", "--apply").exit_code == 0
+    ran = tiersnap("scan")
+    assert_said(ran, 0, f"log directories: {log_dir}: process {broker}", f"remote location: {remote} (local-tiered-")
+    assert ran.row(partition="orders-0")["verdicts"] == {"ALREADY_TIERED": 3, "ACTIVE_SEGMENT": 1}
+
+
+def test_verify_judges_the_files_of_the_broker_of_this_host_or_what_it_tiered(broker, log_dir, remote, tmp_path):
+    assert tiersnap("tier", "--apply").exit_code == 0
+    write_small_log(tmp_path / "other", "payments")
+    layout = ("--layout", "local-tiered-storage")
+    assert tiersnap("tier", tmp_path / "other", "--remote", remote, *layout, "--apply").exit_code == 0
+    files = tiersnap("verify")
+    assert_said(files, 0, f"log directories: {log_dir}", f"remote location: {remote}", "3 of 3 snapshots agree")
+    assert "cluster:" not in files.err, "it asks none"
+    segments = tiersnap("verify", "--depth", "full")
+    assert_said(segments, 0, "3 of 3 remote segments are sound at depth full")
+    assert {each["topic"] for each in segments.rows} == {"orders"}
+    alone = tiersnap("verify", "--remote", remote)
+    assert_said(alone, 0, "6 of 6 remote segments are sound at depth snapshots")
+
+
+def test_reading_command_goes_on_without_a_location_that_does_not_answer_and_says_so(log_dir, properties, remote):
+    remote.rmdir()
+    with started_broker(log_dir, properties):
+        for command in ("scan", "verify"):
+            ran = tiersnap(command, log_dir)
+            assert_said(ran, 2, f"{remote}: no such directory")
+            assert ran.rows, "the files were read"
+
+
 @pytest.mark.parametrize("command", OF_A_CLUSTER)
 def test_command_that_needs_a_cluster_names_the_option_that_tells_it(command, broker):
     ran = tiersnap(command)
@@ -121,7 +159,7 @@ def test_command_that_needs_a_location_names_the_option_that_tells_it(command, l
     assert_said(ran, 2, "remote location not known: no process holds .lock", "--remote s3://")
 
 
-@pytest.mark.parametrize("command", ["tier", "unblock"])
+@pytest.mark.parametrize("command", ["tier", "unblock", "scan"])
 def test_command_that_needs_a_log_directory_names_server_properties(command, remote):
     ran = tiersnap(command, "--remote", remote, "--bootstrap-server", "127.0.0.1:9")
     assert_said(ran, 2, "log directories not known: no broker runs on this host", "--server-properties FILE")

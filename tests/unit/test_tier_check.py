@@ -211,7 +211,8 @@ def test_verify_refuses_a_place_that_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_verify_without_logdir_needs_remote() -> None:
-    assert_said(tiersnap("verify"), 2, "--remote is missing")
+    assert_said(tiersnap("verify"), 2, "log directories not known: no broker runs on this host")
+    assert_said(tiersnap("verify", "--depth", "full"), 2, "remote location not known", "--remote s3://bucket/prefix")
 
 
 def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:

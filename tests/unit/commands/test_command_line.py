@@ -38,7 +38,7 @@ class Row:
 @pytest.mark.parametrize(
     "words",
     [
-        ("scan",),
+        ("collect",),
         ("scan", "x", "--no-such-option"),
         ("scan", "x", "--topic", "("),
         ("no-such-command",),

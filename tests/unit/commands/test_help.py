@@ -49,7 +49,8 @@ EXAMPLES = [(words, example) for words, command in FOUND.items() for example in 
 ELSEWHERE = {"run", "audit", "decode", "maintain tables", "demo"}
 # Executed beside a broker by tests/unit/test_situation_of_commands.py and tests/broker/test_unblock.py.
 BESIDE_A_BROKER = {
-    *("tiersnap tier", "tiersnap unblock", "tiersnap unblock --apply", "tiersnap publish", "tiersnap mend")
+    *("tiersnap scan", "tiersnap verify", "tiersnap tier", "tiersnap publish", "tiersnap mend"),
+    *("tiersnap unblock", "tiersnap unblock --apply"),
 }
 LOGS = DATA / "kafka-3.9.1" / "logs"
 WANTED = ("orders-*", "payments-*", "__transaction_state-*", "*checkpoint", "meta.properties")
@@ -136,7 +137,7 @@ def test_help_page_shows_examples_and_common_options_before_the_rest() -> None:
     order = (
         "List segments",
         "Examples:",
-        "Options:\n  --topic",
+        "Options:\n  --server-properties",
         "LOGDIR is an entry",
         "Remote storage:",
         "--check-crc",

@@ -204,9 +204,8 @@ def test_a_mistyped_topic_is_not_good_news(log_dir):
     assert_said(tiersnap("repair", log_dir, "--topic", "order", "--apply"), 2, "no topic matches 'order'")
 
 
-@pytest.mark.parametrize("words", [(), ("--topic", "(")])
-def test_words_that_make_no_sense_are_a_usage_error(words, log_dir):
-    assert_said(tiersnap("scan", *words, *([log_dir] if words else [])), 2, "Usage: tiersnap scan")
+def test_words_that_make_no_sense_are_a_usage_error(log_dir):
+    assert_said(tiersnap("scan", log_dir, "--topic", "("), 2, "Usage: tiersnap scan")
 
 
 def test_of_a_damaged_segment_the_command_names_the_file(log_dir):

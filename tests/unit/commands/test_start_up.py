@@ -47,7 +47,7 @@ def test_help_imports_no_heavy_module(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--version",), ("scan",), ("scan", "x", "--nope"), ("nope",), ("run", "--now", "x")]
+    "words", [("--version",), ("collect",), ("scan", "x", "--nope"), ("nope",), ("run", "--now", "x")]
 )
 def test_usage_error_imports_no_heavy_module(words: list[str]) -> None:
     assert imported(*words) & HEAVY == set()

@@ -1,0 +1,65 @@
+"""The brokers of log directories on this host, and the cluster that each is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats import meta_properties
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.host.running import BrokerSettings, broker_settings, lock_holder
+
+
+def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
+    """Yield the settings of each broker of a cluster that holds one of `log_dirs` here, or why they are not known.
+
+    A directory that is not here, or that no process of this host holds, says nothing.
+
+    Args:
+        cluster_id: None takes brokers of any cluster.
+    """
+    seen: set[int] = set()
+    for name in dict.fromkeys(log_dirs):
+        log_dir = Path(name)
+        try:
+            holder = lock_holder(log_dir)
+            if holder is None or holder.pid in seen or (cluster_id and cluster_id != cluster_of(log_dir)):
+                continue
+            if not holder.pid:
+                yield f"the broker at {log_dir} runs in another container"
+                continue
+            seen.add(holder.pid)
+            yield broker_settings(holder.pid)
+        except (OSError, CorruptCheckpointError) as error:
+            why = error.message if isinstance(error, CorruptCheckpointError) else error.strerror or str(error)
+            yield f"the settings of the broker at {log_dir} cannot be read: {why}"
+
+
+def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
+    """Yield the brokers of a cluster, by their log directories.
+
+    The settings of a file are kept if its log directories are not on this host: it may come from a container.
+    """
+    for each in found:
+        if isinstance(each, str):
+            yield each
+            continue
+        clusters = set()
+        for name in each.named_log_dirs:
+            with suppress(OSError, CorruptCheckpointError):
+                clusters.add(cluster_of(Path(each.on_host(name))))
+        if clusters == {cluster_id} or not (clusters or each.pid):
+            yield each
+
+
+def cluster_of(log_dir: Path) -> str:
+    """Return the id of the cluster of a log directory.
+
+    Raises:
+        OSError: `meta.properties` cannot be read.
+        CorruptCheckpointError: it cannot be understood.
+    """
+    path = log_dir / META_PROPERTIES
+    return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
