@@ -42,16 +42,15 @@ class ProofRequest:
         """Return what gathers the evidence for `store`, with the brokers of the situation.
 
         Raises:
-            UsageError: no cluster is known, or it has no metadata topic.
+            MetadataTopicAbsentError: the cluster has no metadata topic.
+            UsageError, WrongClusterError, BrokerUnavailableError: see Situation.cluster_to_ask.
         """
         from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
         from tiersnap.remote_storage.publish.prove_location import ProvePlace
-        from tiersnap.snapshot.log.places import place_of
 
-        cluster = situation.cluster.require("cluster")
-        paths = [place_of(uri) for uri in situation.log_dirs.value or ()]
-        asked = self.prove, self.unproven, apply, talk, situation.brokers
-        return ProvePlace(cluster, MetadataTopic.of(cluster), store, paths, *asked)
+        cluster = situation.cluster_to_ask()
+        options = self.prove, self.unproven, apply, talk
+        return ProvePlace(cluster, MetadataTopic.of(cluster), store, situation.brokers, *options)
 
 
 # Given to the command as `proof: ProofRequest`.

@@ -105,6 +105,23 @@ class Situation:
 
         self.verdict(open_location(store, self.layout or AIVEN)).refuse_contradiction()
 
+    def cluster_to_ask(self) -> Cluster:
+        """Return the cluster.
+
+        Raises:
+            UsageError: it is not known.
+            WrongClusterError: a log directory is of another cluster.
+            BrokerUnavailableError: it does not answer.
+        """
+        from tiersnap.remote_storage.cluster.copy_tasks import check_cluster
+        from tiersnap.snapshot.log.log_dir import read_properties
+        from tiersnap.snapshot.log.places import resolve
+
+        cluster = self.cluster.require("cluster")
+        found = {uri: read_properties(*resolve(uri)) for uri in self.log_dirs.value or ()}
+        check_cluster(cluster, {uri: owner for uri, owner in found.items() if owner is not None})
+        return cluster
+
     def view_to_read(self) -> RemoteView:
         """Return the remote location; one without a URI if it is not known. Raises as `refuse_contradiction`."""
         view = self.remote.value or NO_LOCATION

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -28,27 +27,11 @@ from tiersnap.remote_storage.publish.storage_manager import (
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import PacedStore
-from tiersnap.snapshot.errors import CorruptCheckpointError
-from tiersnap.snapshot.host.brokers import brokers_here, cluster_of
+from tiersnap.snapshot.host.brokers import brokers_here
 from tiersnap.snapshot.host.running import BrokerSettings
 from tiersnap.snapshot.log.places import place_of
 
 _KIND = EvidenceKind.SERVER_PROPERTIES
-
-
-def other_cluster(cluster_id: str, log_dirs: Iterable[str], server: str) -> Evidence | None:
-    """Return the contradiction that the user named a log directory of another cluster; None without one.
-
-    Args:
-        cluster_id: that of the cluster at `server`.
-    """
-    for name in log_dirs:
-        with suppress(OSError, CorruptCheckpointError):
-            found = cluster_of(Path(name))
-            if found and found != cluster_id:
-                said = f"{name} is a log directory of cluster {found}, and {server} is a broker of cluster {cluster_id}"
-                return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
-    return None
 
 
 def beside_brokers(log_dirs: Iterable[str], location: RemoteLocation) -> LocationVerdict:

@@ -18,7 +18,6 @@ from tiersnap.remote_storage.own_objects.read_back_record import ReadBackRecord,
 from tiersnap.remote_storage.publish.broker_configuration import configuration_digest
 from tiersnap.remote_storage.publish.broker_evidence import (
     name_of,
-    other_cluster,
     server_of,
     settings_evidence,
 )
@@ -50,13 +49,12 @@ class ProvePlace:
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    log_dirs: Sequence[str]  # of brokers, which must be of the cluster
+    # on this host, or why their settings are not known; those that the cluster names are added
+    brokers: Sequence[BrokerSettings | str]
     is_read_back_wanted: bool  # --prove
     is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
     apply: bool  # whether a record may be read back now
     talk: Callable[[str], None]  # told what is done, and what takes a while
-    # on this host, or why their settings are not known; those that the cluster names are added
-    brokers: Sequence[BrokerSettings | str] = ()
 
     def location(self, given: str | None) -> RemoteLocation:
         """Return the store in the brokers' layout: by the class of their storage manager, else by what they uploaded.
@@ -112,10 +110,8 @@ class ProvePlace:
 
     def _evidence(self, location: RemoteLocation) -> Iterator[Evidence]:
         looked = self._segments.look([location])
-        cluster_id, server = self.cluster.cluster_id(), self.cluster.bootstrap_server
         found = (
             settings_evidence(self._here, location, self._answers),
-            other_cluster(cluster_id, self.log_dirs, server),
             self._kept_read_back(),
             looked.evidence,
             looked.replica_mark(),

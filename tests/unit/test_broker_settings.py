@@ -15,7 +15,6 @@ from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.publish.broker_evidence import (
     beside_brokers,
-    other_cluster,
     place_of_location,
     settings_evidence,
 )
@@ -157,14 +156,6 @@ def test_settings_evidence_proves_a_folder_that_neither_side_has_made(log_dir, t
         assert evidence(log_dir, tmp_path / "new" / "inner", "aiven")[0] is EvidenceOutcome.PROVES
     with started_broker(log_dir, properties, "--override", "rsm.config.key.prefix=new"):
         assert evidence(log_dir, tmp_path / "new", "aiven")[0] is EvidenceOutcome.CONTRADICTS
-
-
-def test_other_cluster_contradicts_by_the_log_directory_that_was_named(log_dir):
-    assert other_cluster(CLUSTER, [str(log_dir)], "h:1") is None
-    assert other_cluster(CLUSTER, [str(log_dir / "absent"), "s3://bucket/disk"], "h:1") is None
-    found = other_cluster("another-cluster-AAAAAA", [str(log_dir)], "h:1")
-    assert found is not None and found.outcome is EvidenceOutcome.CONTRADICTS
-    assert str(log_dir) in found.sentence and CLUSTER in found.sentence and "h:1" in found.sentence
 
 
 def test_beside_brokers_refuses_another_location_of_any_cluster(log_dir, tier, properties, tmp_path):

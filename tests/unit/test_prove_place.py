@@ -108,13 +108,6 @@ def test_prove_reads_all_records_when_the_newest_are_of_failing_copiers(cluster,
     assert said == ["reading all records of remote segments: the newest name none that brokers uploaded themselves"]
 
 
-def test_log_directory_of_another_cluster_contradicts(cluster, disk, store):
-    (disk / "meta.properties").write_text("version=1\ncluster.id=Wg9Lw9aXQOe3Wc5x0bqk3w\nnode.id=1\n")
-    named = replace(prover(cluster, store), log_dirs=(str(disk),), is_unproven_allowed=True)
-    with pytest.raises(WrongPlaceError, match="Wg9Lw9aXQOe3Wc5x0bqk3w"):
-        named.prove(aiven(store))
-
-
 @pytest.mark.parametrize("is_told", [False, True])
 def test_layout_is_that_of_the_segments_when_brokers_do_not_say_it(cluster, disk, store, is_told):
     if is_told:

@@ -9,12 +9,13 @@ import pytest
 
 from tests.reference.broker_process import started_broker
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.model_cluster import CLUSTER_ID, ModelCluster
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Given, Situation, gather
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.errors import WrongPlaceError
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.remote_storage.errors import WrongClusterError, WrongPlaceError
+from tiersnap.snapshot.errors import ExitCode, UsageError
 
 pytestmark = [
     pytest.mark.unit,
@@ -129,6 +130,18 @@ def test_listener_with_tls_tells_no_cluster(log_dir: Path, tmp_path: Path) -> No
     with pytest.raises(UsageError, match=r"cluster not known: .*no listener without TLS and SASL") as raised:
         found.cluster.require("cluster")
     assert "--command-config" in raised.value.hint
+
+
+def test_log_directory_of_another_cluster_is_refused(log_dir: Path) -> None:
+    cluster = ModelCluster()
+    assert given(log_dir, cluster=cluster).cluster_to_ask() is cluster, "nothing tells its cluster"
+    owner = "version=1\ncluster.id={}\nnode.id=1\n"
+    (log_dir / "meta.properties").write_text(owner.format(CLUSTER_ID))
+    assert given(log_dir, cluster=cluster).cluster_to_ask() is cluster
+    (log_dir / "meta.properties").write_text(owner.format("Wg9Lw9aXQOe3Wc5x0bqk3w"))
+    with pytest.raises(WrongClusterError, match=f"{log_dir} is of the cluster Wg9Lw9aXQOe3Wc5x0bqk3w") as raised:
+        given(log_dir, cluster=cluster).cluster_to_ask()
+    assert raised.value.exit_code is ExitCode.GATE_REFUSED
 
 
 def test_prefix_that_is_no_folder_tells_no_location(log_dir: Path, tmp_path: Path) -> None:
