@@ -26,7 +26,15 @@ from tests.broker.harness.scenarios import (
 )
 from tests.broker.harness.tiering import MANDATORY, TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, wait_for_leader
-from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
+from tests.broker.harness.unblocking import (
+    killed_while_off,
+    make_stick,
+    options,
+    own_settings,
+    said,
+    seen_alone,
+    unblock,
+)
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
@@ -54,7 +62,7 @@ def digests(folder: Path) -> dict[str, tuple[int, str]]:
 
 @pytest.mark.parametrize("release", releases(CURRENT_VERSION))
 def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_touched(
-    release, disks_of, tmp_path, capsys
+    release, disks_of, tmp_path, capsys, monkeypatch
 ):
     disks = disks_of(release.version)
     folder = disks.partition(TOPIC)
@@ -70,7 +78,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         wrong = tmp_path / "wrong"
         for more in (("--remote", str(wrong)), ("--layout", other, "--unproven")):
             assert tiersnap(["unblock", *options(broker), *more, "--apply"]) == 4
-            assert "not what brokers read" in (said := capsys.readouterr().err) or f"this is {wrong}/" in said
+            assert "not where brokers read" in capsys.readouterr().err
             assert not wrong.exists(), "nothing is written to a wrong location"
             assert "remote.log.copy.disable" not in own_settings(broker)
 
@@ -79,10 +87,18 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert (rows[0]["remote_ends_at"], rows[0]["tier"]) == (bases[4], 6)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4]), "a plan writes nothing"
 
-        code, rows = unblock(broker, capsys, "--apply")
+        monkeypatch.setattr("tiersnap.jobs.situation.options.PROC", seen_alone(broker, tmp_path / "proc"))
+        code, found = said(capsys, "doctor")
+        assert code == 4
+        (log_dir,) = found["log_dirs"]
+        assert (log_dir["log_dir"], log_dir["blocked"]) == (str(disks.log_dir), {"MISSING_SNAPSHOT": 1})
+        assert found["location"]["state"] == "PROVEN"
+        code, found = said(capsys, "unblock", "--apply")
         failures = broker.log.count(NO_SNAPSHOT)
-        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        assert (code, [row["outcome"] for row in found["rows"]]) == (0, ["FREED"]), found
+        assert found["place_evidence"] == "SERVER_PROPERTIES"
         assert tier.complete_bases(TOPIC) == tuple(bases[:10]), "ten of ten, none twice"
+        assert said(capsys, "doctor")[0] == 0
         assert digests(folder) == before
 
         write_segments(broker, TOPIC, 13, name="later-")

@@ -60,6 +60,13 @@ class Broker:
         return self._process.log
 
     @property
+    def pid(self) -> int:
+        """Process id of the present or last start."""
+        if self._process is None:
+            raise AssertionError("never started")
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.running
 

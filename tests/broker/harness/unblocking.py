@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
@@ -37,12 +38,26 @@ def make_stick(broker: Broker, settings: Mapping[str, str] | None = None) -> Non
 
 def unblock(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict]]:
     """Exit code and rows."""
-    capsys.readouterr()
-    code = tiersnap(["--output", "json", "unblock", *options(broker), *more])
-    said = capsys.readouterr()
-    result = json.loads(said.out)["result"]
-    assert result is not None, said.err
+    code, result = said(capsys, "unblock", *options(broker), *more)
     return code, result["rows"]
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
+    """Exit code and result of a command."""
+    capsys.readouterr()
+    code = tiersnap(["--output", "json", *words])
+    out = capsys.readouterr()
+    result = json.loads(out.out)["result"]
+    assert result is not None, out.err
+    return code, result
+
+
+def seen_alone(broker: Broker, folder: Path) -> Path:
+    """A /proc that has the process of this broker alone: other tests start some, too."""
+    folder.mkdir()
+    for each in ("stat", str(broker.pid)):
+        (folder / each).symlink_to(Path("/proc") / each)
+    return folder
 
 
 def own_settings(broker: Broker, topic: str = TOPIC) -> dict[str, str]:
