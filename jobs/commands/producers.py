@@ -6,7 +6,7 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.option_types import TIME, once
+from tiersnap.jobs.option_types import TIME
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unlocated, tell_not_compared
@@ -24,16 +24,12 @@ as_of_option = click.option(
     default="now",
     help="Count times up to this one: for disks that were copied long ago.  [default: the clock]",
 )
-partition_number_option = once("--partition", type=click.IntRange(min=0), help="Only this partition.")
-
-
 COLUMNS = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
 
 
 @command(ListedProducer, kafka="kafka-transactions.sh describe-producers")
 @opt.log_dirs_argument()
-@opt.topic_option
-@partition_number_option
+@opt.selection_options
 @opt.producer_expiration_option
 @as_of_option
 @opt.crc_option
@@ -41,8 +37,7 @@ COLUMNS = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODU
 def producers(
     output: Output,
     log_dirs: tuple[str, ...],
-    topic: opt.TopicPattern,
-    partition: int | None,
+    selection: opt.Selection,
     producer_expiration: int | None,
     as_of: int,
     check_crc: bool,
@@ -50,7 +45,7 @@ def producers(
 ) -> int:
     """List the producers of the partitions in LOGDIR, as describe-producers of their leader would.
 
-    tiersnap producers /var/lib/kafka/data --topic orders --partition 0
+    tiersnap producers /var/lib/kafka/data --partition orders-0
 
     Each partition is replayed up to its end; no broker and no Java is asked, and reading is safe while the broker runs.
     Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
@@ -63,9 +58,9 @@ def producers(
     )
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
-    from tiersnap.snapshot.log.selection import Selection, count, findings_of
+    from tiersnap.snapshot.log.selection import count, findings_of
 
-    opened, selection = open_of_one_cluster(log_dirs, log_starts), Selection(topic, number=partition)
+    opened = open_of_one_cluster(log_dirs, log_starts)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
     listing.findings.extend(findings_of(opened))
     progress = Progress(output, "replaying", count(opened, selection))
@@ -75,7 +70,7 @@ def producers(
         if len(found) > 1:
             raise UsageError(
                 f"--output kafka is of one partition, and these are {len(found)}",
-                hint="name it: --topic T --partition P",
+                hint="name it: --partition TOPIC-PARTITION",
             )
     rows = listing.producers(partitions)
     output.rows(ListedProducer, rows, columns=COLUMNS, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)

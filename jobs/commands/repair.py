@@ -19,6 +19,7 @@ from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_not_compared, of_unknown_beginnings, with_remote
+from tiersnap.jobs.situation.options import log_dirs_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.repair.repair_action import PlannedFile, PlannedSnapshot, RepairAction
@@ -76,7 +77,7 @@ class RepairedFile:
 
 
 @command(RepairedSnapshot, RepairedFile)
-@opt.log_dirs_argument()
+@log_dirs_options
 @click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
 @click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
 @opt.expiration_option
@@ -112,11 +113,12 @@ def repair(
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 
     tiersnap repair /var/lib/kafka/data
-    tiersnap repair /var/lib/kafka/data --apply
+    tiersnap repair --server-properties /etc/kafka/server.properties --apply
     tiersnap repair /var/lib/kafka/data --out rebuilt --all
 
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob: all disks
-    of the broker in one call. Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to
+    of the broker in one call. Without LOGDIR the settings of --server-properties name them, or those of the broker that
+    runs. Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to
     DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --remote brings the
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.

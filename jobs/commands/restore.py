@@ -14,7 +14,7 @@ from msgspec import Meta
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again
-from tiersnap.jobs.option_types import LocalPath, once
+from tiersnap.jobs.option_types import PARTITION, LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
@@ -96,8 +96,15 @@ class RestoredSegment:
 @opt.as_one(
     "asked",
     RestoreRequest,
-    once("--topic", required=True, help="The topic's name."),
-    once("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default."),
+    once("--topic", help="The topic's name: restore all its partitions that are in remote storage."),
+    once(
+        "--partition",
+        "partitions",
+        multiple=True,
+        type=PARTITION,
+        metavar="TOPIC-PARTITION",
+        help="Restore only this partition; may be given several times, of one topic.",
+    ),
     once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
     click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts."),
     once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it."),
@@ -144,7 +151,7 @@ def restore(
     tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
       --topic orders --bootstrap-server broker-1:9092
     tiersnap restore --remote s3://bucket/tiers --to /new-disk/kafka \
-      --topic orders --partition 0 --unpublished --apply
+      --partition orders-0 --unpublished --apply
 
     Shows the plan; --apply carries it out. Every batch is checked, what the tier lacks is made from the log, and the
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
@@ -164,7 +171,7 @@ def restore(
     with Progress(output, "planning"):
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)
-        _tell_target(output, target, asked.topic, topic_is_checked=cluster is not None)
+        _tell_target(output, target, asked.name, topic_is_checked=cluster is not None)
         wanted = [each.listed.partition for each in found]
         published = None
         if cluster is not None:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.commands.producers import as_of_option, partition_number_option
+from tiersnap.jobs.commands.producers import as_of_option
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
@@ -126,8 +126,7 @@ class ListedOpenTransaction:
 @click.argument("question", metavar="[list|describe|find-hanging]", type=click.Choice(QUESTIONS))
 @opt.log_dirs_argument()
 @click.option("--transactional-id", help="describe: the one to describe.")
-@opt.topic_option
-@partition_number_option
+@opt.selection_options
 @click.option(
     "--max-transaction-timeout",
     "timeout",
@@ -156,8 +155,7 @@ def transactions(
     question: str,
     log_dirs: tuple[str, ...],
     transactional_id: str | None,
-    topic: opt.TopicPattern,
-    partition: int | None,
+    selection: opt.Selection,
     timeout: int | None,
     everything: bool,
     partition_count: int | None,
@@ -181,7 +179,7 @@ def transactions(
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
-    from tiersnap.snapshot.log.selection import Selection, findings_of
+    from tiersnap.snapshot.log.selection import findings_of
 
     named = open_of_one_cluster(log_dirs, log_starts)
     opened, findings = [each.log_dir for each in named], [*findings_of(named)]
@@ -189,7 +187,7 @@ def transactions(
     if question == FIND_HANGING:
         with Progress(output, "reading") as progress:
             search = HangingSearch(opened, partition_count, timeout, as_of, **rules, watch=progress.watch)
-            judged, log = search.judged(partitions_of(named, Selection(topic, number=partition)))
+            judged, log = search.judged(partitions_of(named, selection))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         _show_hanging(output, outcome, as_of=as_of, everything=everything)
         tell_not_compared(output, search.not_compared, log_dirs)
@@ -198,7 +196,7 @@ def transactions(
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(opened, log)]
-    known = log.with_partitions(topic, partition) if transactional_id is None else [log.described(transactional_id)]
+    known = log.with_partitions(selection) if transactional_id is None else [log.described(transactional_id)]
     headings = kafka_table.LIST if question == LIST else kafka_table.DESCRIBE
     columns = kafka_table.in_words(headings)
     rows = (ListedTransaction.of(each, as_of) for each in known)
@@ -209,10 +207,10 @@ def transactions(
 def _refuse_selection() -> None:
     """Refuse a choice of partitions on the command line, as kafka-transactions.sh does."""
     ctx = click.get_current_context()
-    for name in ("topic", "partition"):
+    for name, option in (("topic", "--topic"), ("partitions", "--partition")):
         if opt.is_typed(ctx, name):
             raise UsageError(
-                f"describe takes no --{name}: it shows one transactional id in full", hint=f"leave out --{name}"
+                f"describe takes no {option}: it shows one transactional id in full", hint=f"leave out {option}"
             )
 
 

@@ -11,6 +11,7 @@ from tiersnap.jobs import options as opt
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.situation.situation import Given, Situation, gather
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 server_properties_option = once(
     "--server-properties",
@@ -28,6 +29,20 @@ OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: tha
 OF_CLUSTER = "A broker of the cluster.  [default: the broker of this host]"
 
 PROC = Path("/proc")
+
+
+def _log_dirs(log_dirs: tuple[str, ...], server_properties: Path | None) -> tuple[str, ...]:
+    found = gather(Given(log_dirs, server_properties, None, None, S3Settings(), None, PROC, is_cluster_wanted=False))
+    _tell(found, "log directories")
+    return found.log_dirs.require("log directories")
+
+
+def _tell(found: Situation, *names: str) -> None:
+    click.get_current_context().ensure_object(Output).talk(*found.lines(*names))
+
+
+# Given to the command as `log_dirs: tuple[str, ...]`, of the command line or of a broker.
+log_dirs_options = opt.as_one("log_dirs", _log_dirs, opt.log_dirs_argument(required=False), server_properties_option)
 
 
 def situation_options(
@@ -56,7 +71,7 @@ def situation_options(
         is_asked = cluster_help is not None
         found = gather(Given(log_dirs, server_properties, remote, layout, s3, cluster, PROC, is_asked))
         if is_told:
-            click.get_current_context().ensure_object(Output).talk(*found.lines())
+            _tell(found)
         return found
 
     return opt.as_one(

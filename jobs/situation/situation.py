@@ -141,8 +141,12 @@ class Situation:
         remote, more = (self.remote, []) if needs_remote else _answering(self.remote, RemoteView.ask)
         return replace(self, remote=remote, cluster=cluster), [*more, *errors]
 
-    def lines(self) -> Iterator[str]:
-        """Yield a line for each fact that the command line did not tell; none if no broker is known."""
+    def lines(self, *names: str) -> Iterator[str]:
+        """Yield a line for each fact that the command line did not tell; none if no broker is known.
+
+        Args:
+            names: of the facts; none for all.
+        """
         if self.broker.value is None:
             return
         found: tuple[tuple[str, Known[tuple[str, ...]] | Known[RemoteView] | Known[Cluster]], ...] = (
@@ -151,7 +155,7 @@ class Situation:
             ("cluster", self.cluster),
         )
         for name, fact in found:
-            if fact.source not in (COMMAND_LINE, NOT_ASKED):
+            if fact.source not in (COMMAND_LINE, NOT_ASKED) and (not names or name in names):
                 known = "not known" if fact.value is None else _shown(fact.value)
                 yield f"{name}: {known}: {fact.source}"
 

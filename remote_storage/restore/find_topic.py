@@ -44,7 +44,7 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
             named = ", ".join(str(each.partition) for each in listed[:_MOST_NAMED])
             raise UsageError(
                 f"{option} {offset} for {count_of(len(listed), 'partition')}: {named}",
-                hint=f"name one: {option} {offset} --partition {listed[0].partition.partition}",
+                hint=f"name one: {option} {offset} --partition {listed[0].partition}",
             )
 
 
@@ -55,15 +55,15 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
         ObjectNotFoundError: nothing, or not all that was asked for.
         UsageError: more than one topic id or layout.
     """
-    topic, partitions = asked.topic, asked.partitions
+    topic, numbers = asked.name, asked.numbers
     local = None if asked.layout is None else asked.layout == "local-tiered-storage"
-    only = next(iter(partitions)) if len(partitions) == 1 else None
+    only = next(iter(numbers)) if len(numbers) == 1 else None
     listed = list_topic(store, topic, topic_id=asked.topic_id, partition=only, local=local)
-    listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
+    listed = tuple(each for each in listed if not numbers or each.partition.partition in numbers)
     by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
     for each in listed:
         by_id[each.partition.topic_id].append(each)
-    missing = set(partitions) - {each.partition.partition for each in listed}
+    missing = numbers - {each.partition.partition for each in listed}
     if not listed or missing:
         number = f", partition {min(missing)}" if missing else ""
         raise ObjectNotFoundError(

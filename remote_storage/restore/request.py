@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from tiersnap.snapshot.errors import UsageError
+
 if TYPE_CHECKING:
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 
@@ -22,8 +25,8 @@ class RestoreAction(StrEnum):
 class RestoreRequest:
     """Partitions of one topic, where they come from, and what they are to be in the target."""
 
-    topic: str
-    partitions: tuple[int, ...]  # numbers; empty for all that are in remote storage
+    topic: str | None  # None if the partitions name it
+    partitions: tuple[TopicPartition, ...]  # empty for all of the topic that are in remote storage
     topic_id: str | None  # in remote storage; None where the topic has segments under one id alone
     layout: str | None  # of layouts.open_layout.LAYOUTS; None where there are segments in one alone
     cluster_id: str | None  # that wrote the segments; None where a run recorded it
@@ -34,6 +37,22 @@ class RestoreRequest:
     without: tuple[str, ...]  # ids of segments to leave out
     unpublished: bool  # also take copies that the cluster does not know; without one, those that tiersnap made
     broker_expiry: BrokerExpiry
+
+    def __post_init__(self) -> None:
+        if not self.topic and not self.partitions:
+            raise UsageError("no topic was named", hint="--topic orders, or --partition orders-0")
+        if any(topic != self.name for topic, _ in self.partitions):
+            raise UsageError("--topic and --partition name several topics", hint="restore one topic at a time")
+
+    @property
+    def name(self) -> str:
+        """Return the topic's name."""
+        return self.topic or self.partitions[0][0]
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Return the numbers of the partitions; none for all that are in remote storage."""
+        return frozenset(number for _, number in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

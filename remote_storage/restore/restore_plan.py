@@ -203,7 +203,7 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
         if is_of_disk:
             error.hint = (
                 f"that the log starts at {wanted} says the {LOG_START_OFFSETS} of the log directory: if it is of an "
-                f"older log, --log-start {lineage[0][1]} --partition {remote.partition.partition} goes before it. "
+                f"older log, --log-start {lineage[0][1]} --partition {remote.partition} goes before it. "
                 f"{error.hint or ''}"
             ).rstrip()
         raise

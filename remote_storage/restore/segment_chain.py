@@ -151,7 +151,7 @@ def _check_head(of: TopicIdPartition, first: int, older: Sequence[IncompleteSegm
             f"{of}: the log would begin at offset {first}, and "
             f"{count_of(len(older), 'older segment is', 'older segments are')} not usable: {_named(older)}",
             hint="bring their objects back; or say that the log is to begin there: "
-            f"--log-start {first} --partition {of.partition}",
+            f"--log-start {first} --partition {of}",
         )
 
 
@@ -161,7 +161,7 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
         if end_offset < until:
             raise MissingTailError(
                 f"{of}: the usable copies end at offset {end_offset}, before {until}",
-                hint=f"--until {end_offset} --partition {of.partition}, or less",
+                hint=f"--until {end_offset} --partition {of}, or less",
             )
         return
     newer = [each for each in unusable if _reaches_behind(each, last)]
@@ -170,7 +170,7 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
             f"{of}: the log would end at offset {end_offset}, and "
             f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {_named(newer)}",
             hint="bring their objects back; or say that the log is to end there: "
-            f"--until {end_offset} --partition {of.partition}",
+            f"--until {end_offset} --partition {of}",
         )
 
 
@@ -251,6 +251,6 @@ def _gap_error(
     return RemoteGapError(
         "; ".join([f"{of}: offsets {named}{more} are in no complete remote segment of this log", *broken]),
         hint="a log with a hole is never restored: bring the missing objects back, "
-        f"or begin behind the hole with --log-start {gaps[-1][1]} --partition {of.partition}",
+        f"or begin behind the hole with --log-start {gaps[-1][1]} --partition {of}",
         gaps=[list(gap) for gap in gaps],
     )

@@ -63,7 +63,7 @@ def _cut(folder: OwnFolder, source: str, piece: LogPiece, target: str) -> None:
         if across.size:
             first = int(across["base_offset"][0])
             behind = first + int(across["last_offset_delta"][0]) + 1
-            ends = f"--until {behind} --partition {of.partition}"
+            ends = f"--until {behind} --partition {of}"
             if first > piece.start_offset:
                 ends += f", or {first}"
             raise CorruptDataError(

@@ -34,18 +34,17 @@ class Selection:
     topic: re.Pattern[str] | None = None  # must match a topic's whole name; None for all
     # (topic, partition) of the only ones that are wanted; empty for all.
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
-    number: int | None = None  # of the only partition that is wanted of each topic; None for all
 
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether the partition is selected."""
         is_named = not self.partitions or partition in self.partitions
-        return is_named and self.number in (None, partition[1]) and matches_topic(partition[0], self.topic)
+        return is_named and matches_topic(partition[0], self.topic)
 
     def __str__(self) -> str:
         """Return the conditions, for messages."""
         names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
         of_topic = [] if self.topic is None else [repr(self.topic.pattern)]
-        return ", ".join([*of_topic, *names, *([] if self.number is None else [f"partition {self.number}"])])
+        return ", ".join([*of_topic, *names])
 
 
 @dataclass(frozen=True)

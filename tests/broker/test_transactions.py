@@ -90,7 +90,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     [
         (("--broker-id", "1"), (), 3),
         (("--topic", "orders"), ("--topic", "orders"), 2),
-        (("--topic", "orders", "--partition", "1"), ("--topic", "orders", "--partition", "1"), 1),
+        (("--topic", "orders", "--partition", "1"), ("--partition", "orders-1"), 1),
         (
             ("--topic", "late", "--max-transaction-timeout", "0"),
             ("--topic", "late", "--max-transaction-timeout", "0ms"),
@@ -129,7 +129,7 @@ def test_list_and_describe_say_of_every_id_what_the_tool_says(cluster: Cluster) 
 def test_producers_prints_what_describe_producers_prints(cluster: Cluster, topic: str, partition: int) -> None:
     words = ("--topic", topic, "--partition", str(partition))
     expected = kafka_transactions(cluster.broker, "describe-producers", *words).splitlines()
-    observed = cluster.ours("producers", *words).splitlines()
+    observed = cluster.ours("producers", "--partition", f"{topic}-{partition}").splitlines()
     assert observed[0] == expected[0]
     assert sorted(observed) == sorted(expected)
     assert len(observed) > 1

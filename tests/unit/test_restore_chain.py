@@ -101,7 +101,7 @@ def test_a_head_that_is_not_usable_is_no_retention():
     with pytest.raises(MissingHeadError, match=said) as raised:
         plan_chain(copies, ((0, 0),), unusable=broken)
     assert raised.value.exit_code == 4
-    assert "--log-start 100 --partition 0" in raised.value.hint
+    assert "--log-start 100 --partition t-0" in raised.value.hint
     assert bounds(plan_chain(copies, ((0, 0),), unusable=broken, log_start_offset=100))[0] == (100, 110)
     assert plan_chain(copies, ((0, 100),), unusable=broken).missing_below is None, "the log began behind it"
 
@@ -114,7 +114,7 @@ def test_plan_chain_refuses_a_lost_tail_that_begins_below_the_end():
             MissingTailError, match=r"end at offset 20, and 1 newer segment is not usable: .*broken"
         ) as raised:
             plan_chain(copies, ((0, 0),), unusable=[lost])
-        assert "--until 20 --partition 0" in raised.value.hint
+        assert "--until 20 --partition t-0" in raised.value.hint
     for there in (IncompleteSegment(broken, 10, "no .log"), IncompleteSegment(broken, 18, "lost", end_offset=20)):
         assert plan_chain(copies, ((0, 0),), unusable=[there]).end_offset == 20
 

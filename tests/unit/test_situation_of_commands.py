@@ -12,7 +12,7 @@ import pytest
 from tests.reference.broker_process import started_broker
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.model_cluster import CLUSTER_ID
-from tests.reference.small_log import write_small_log
+from tests.reference.small_log import file_of, write_small_log
 
 pytestmark = [
     pytest.mark.unit,
@@ -80,6 +80,25 @@ def test_tier_takes_the_facts_of_a_server_properties(properties, log_dir, remote
     ran = tiersnap("tier", "--server-properties", properties, "--apply")
     assert_said(ran, 0, f"log directories: {log_dir}: --server-properties", "cluster: not known: the broker does not")
     assert list(remote.rglob("*.log"))
+
+
+def test_repair_takes_the_log_directories_of_a_server_properties(properties, log_dir, wrong):
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    ran = tiersnap("repair", "--server-properties", properties, "--expiration", "none", "--apply")
+    assert_said(ran, 0, f"log directories: {log_dir}: --server-properties", "1 snapshot is in place")
+    assert "remote location" not in ran.err, "it asks none"
+    assert file_of(log_dir / "orders-0", 10, ".snapshot").exists()
+    assert_said(
+        tiersnap("repair"), 2, "log directories not known: no broker runs on this host", "--server-properties FILE"
+    )
+
+
+def test_repair_finds_the_log_directories_of_the_running_broker_and_leaves_them(broker, log_dir):
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    plan = tiersnap("repair")
+    assert_said(plan, 0, f"log directories: {log_dir}: process {broker}", "1 snapshot to write")
+    refused = tiersnap("repair", "--apply")
+    assert refused.exit_code != 0 and not file_of(log_dir / "orders-0", 10, ".snapshot").exists()
 
 
 def test_tier_goes_on_without_a_cluster_that_does_not_answer_and_says_so(properties, log_dir, remote):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from re import Pattern
 
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.exactly_once.transactions.coordinator import (
@@ -19,14 +18,13 @@ from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     read_record,
 )
 from tiersnap.snapshot.exactly_once.transactions.kinds import KnownTransaction
-from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
 from tiersnap.snapshot.host.running import started_at
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
-from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.units import count_of
 
 Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
@@ -97,16 +95,12 @@ class TransactionLog:
             return None
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
 
-    def with_partitions(self, topic: Pattern[str] | None, partition: int | None) -> list[KnownTransaction]:
-        """Return the transactions with a partition that both conditions select; all without any condition."""
+    def with_partitions(self, selection: Selection) -> list[KnownTransaction]:
+        """Return the transactions with a selected partition; all without any condition."""
         known = self.states.known.values()
-        if topic is None and partition is None:
+        if selection == Selection():
             return list(known)
-        return [
-            each
-            for each in known
-            if any(_is_asked(each.value, at, topic, partition) for at in each.value.partitions or ())
-        ]
+        return [each for each in known if _is_selected(each.value, selection)]
 
     def described(self, transactional_id: str) -> KnownTransaction:
         """Return what is known of one id.
@@ -135,10 +129,8 @@ class TransactionLog:
         )
 
 
-def _is_asked(
-    value: TransactionLogValue, at: TopicPartition, topic: Pattern[str] | None, partition: int | None
-) -> bool:
-    return value.has_partition(at) and matches_topic(at[0], topic) and partition in (None, at[1])
+def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
+    return any(value.has_partition(at) and selection.takes(at) for at in value.partitions or ())
 
 
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:

@@ -31,7 +31,7 @@ from tiersnap.jobs.commands import COMMANDS
 pytestmark = pytest.mark.unit
 
 CONTRACTS = printing_commands()
-ORDERS = ("--topic", "orders", "--partition", "0")
+ORDERS = ("--partition", "orders-0")
 RESTORE = [*ORDERS, "--cluster-id", CLUSTER, "--unpublished"]
 ONE_PARTITION = ("--partition-count", "1")
 CALLS: Calls = {

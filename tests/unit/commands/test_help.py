@@ -72,6 +72,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _store_a_snapshot(root)
     facts = pa.RecordBatchReader.from_batches(PARTITIONS, local_facts(root / "data", run=1, now=clock()))
     write_deltalake(root / "warehouse" / "partitions", facts, mode="append")
+    (root / "server.properties").write_text(f"log.dirs={root}/new-disk\n", encoding="utf-8")
     (root / "tiersnap.yaml").write_text("expiration: 8d\n", encoding="utf-8")
     return root
 
@@ -91,6 +92,7 @@ def in_world(example: str, root: Path) -> list[str]:
     """The words of an example, its places replaced by those of the world; what a shell expands is expanded."""
     for place, own in {
         "/data-1/kafka,/data-2/kafka": f"{root}/data,{root}/disk-2",
+        "/etc/kafka/server.properties": f"{root}/server.properties",
         "/var/lib/kafka/data": f"{root}/data",
         "/new-disk/kafka": f"{root}/new-disk",
         "s3://bucket/tiers": f"{root}/tiers",

@@ -189,7 +189,7 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     assert "says the log-start-offset-checkpoint of the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err
-    assert "--log-start 0 --partition 0 goes before it" in refused.err
+    assert f"--log-start 0 --partition {TOPIC}-0 goes before it" in refused.err
 
 
 def test_a_transaction_that_began_below_the_log_start_is_known_by_the_tier_alone(tmp_path, disk):
@@ -261,6 +261,6 @@ def test_every_partition_of_a_topic_is_restored_or_those_that_are_named(tmp_path
         tier(lb.write_partition(tmp_path / "log", "t", number, segments, indexes=True), store)
     words = ("--cluster-id", CLUSTER)
     assert [row["partition"] for row in restore(store, disk, *words, topic="t").rows] == ["t-0", "t-1", "t-10"]
-    done = restore(store, disk, *words, "--partition", "1", "--partition", "10", "--apply", topic="t")
+    done = restore(store, disk, *words, "--partition", "t-1", "--partition", "t-10", "--apply", topic="t")
     assert [row["partition"] for row in done.rows] == ["t-1", "t-10"]
     assert sorted(path.name for path in disk.iterdir() if path.is_dir()) == ["t-1", "t-10"]

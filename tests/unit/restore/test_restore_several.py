@@ -61,7 +61,7 @@ def test_a_hole_names_its_partition_and_the_way_round_it_is_for_that_one_alone(r
     lose_log(remote, 0, 368)
     refused = restore(remote, disk, "--apply")
     assert_said(refused, 4, "ledger-0: offsets 368 to 551")
-    assert hinted(refused, "--log-start") == ["--log-start", "552", "--partition", "0"]
+    assert hinted(refused, "--log-start") == ["--log-start", "552", "--partition", "ledger-0"]
     done = restore(remote, disk, *hinted(refused, "--log-start"), "--apply")
     assert done.row(partition="ledger-0")["log_start_offset"] == 552
     rest = restore(remote, disk, "--apply")
@@ -73,26 +73,28 @@ def test_a_lost_tail_names_its_partition_and_the_way_round_it_is_for_that_one_al
     lose_log(remote, 1, 941)
     refused = restore(remote, disk, "--apply")
     assert_said(refused, 4, "ledger-1: the log would end at offset 941")
-    assert hinted(refused, "--until") == ["--until", "941", "--partition", "1"]
-    beyond = restore(remote, disk, "--partition", "0", "--until", "5000")
+    assert hinted(refused, "--until") == ["--until", "941", "--partition", "ledger-1"]
+    beyond = restore(remote, disk, "--partition", "ledger-0", "--until", "5000")
     assert_said(beyond, 4, "ledger-0: the usable copies end at offset 1102")
-    assert hinted(beyond, "--until") == ["--until", "1102", "--partition", "0"]
+    assert hinted(beyond, "--until") == ["--until", "1102", "--partition", "ledger-0"]
 
 
 def test_an_offset_that_no_copy_holds_names_its_partition(remote, disk):
-    refused = restore(remote, disk, "--partition", "1", "--log-start", "5000")
+    refused = restore(remote, disk, "--partition", "ledger-1", "--log-start", "5000")
     assert_said(refused, 2, "ledger-1: no complete copy of a segment holds offset 5000")
 
 
 def test_a_batch_that_the_end_lies_in_names_its_partition(remote, disk):
-    refused = restore(remote, disk, "--partition", "1", "--until", "2", "--apply")
+    refused = restore(remote, disk, "--partition", "ledger-1", "--until", "2", "--apply")
     assert_said(refused, 5, "ledger-1: segment", "the batch at 0 lies across [0, 2)")
-    assert hinted(refused, "--until")[2:] == ["--partition", "1"]
+    assert hinted(refused, "--until")[2:] == ["--partition", "ledger-1"]
 
 
 @pytest.mark.parametrize("option", ["--log-start", "--until"])
-@pytest.mark.parametrize("named", [(), ("--partition", "0", "--partition", "1")], ids=["all there are", "both named"])
+@pytest.mark.parametrize(
+    "named", [(), ("--partition", "ledger-0", "--partition", "ledger-1")], ids=["all there are", "both named"]
+)
 def test_an_offset_for_several_partitions_is_refused_and_nothing_is_written(remote, disk, option, named):
     refused = restore(remote, disk, option, "552", *named, "--apply")
-    assert_said(refused, 2, f"{option} 552 for 2 partitions: ledger-0, ledger-1", f"{option} 552 --partition 0")
+    assert_said(refused, 2, f"{option} 552 for 2 partitions: ledger-0, ledger-1", f"{option} 552 --partition ledger-0")
     assert [path.name for path in disk.iterdir()] == ["meta.properties"]

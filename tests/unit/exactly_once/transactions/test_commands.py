@@ -135,7 +135,7 @@ def test_producers_of_one_partition_are_printed_as_the_tool_prints_them() -> Non
     several = tiersnap(
         "producers", DATA / "kafka-4.1.1/logs", "--topic", "payments", "--output", "kafka", output="table"
     )
-    assert_said(several, 2, "one partition", "--topic T --partition P")
+    assert_said(several, 2, "one partition", "--partition TOPIC-PARTITION")
 
 
 def test_list_shows_every_id_with_all_that_its_record_says() -> None:
@@ -149,7 +149,9 @@ def test_list_shows_every_id_with_all_that_its_record_says() -> None:
     assert (row["value_version"], row["client_transaction_version"], row["producer_epoch"]) == (1, 2, 30)
     named = transactions("list", "kafka-4.1.1", "--topic", "tv2|hanging").rows
     assert [row["transactional_id"] for row in named] == ["hang", "java-0"]
-    assert transactions("list", "kafka-4.1.1", "--partition", "1").rows == []
+    (one,) = transactions("list", "kafka-4.1.1", "--partition", "hanging-0").rows
+    assert one["transactional_id"] == "hang"
+    assert transactions("list", "kafka-4.1.1", "--partition", "tv2-1").rows == []
 
 
 def test_tables_have_the_headings_of_kafkas_tool() -> None:
@@ -220,8 +222,8 @@ def test_options_that_do_not_fit_the_question_are_refused() -> None:
     assert_said(transactions("describe", "kafka-4.1.1"), 2, "describe needs --transactional-id")
     assert_said(transactions("list", "kafka-4.1.1", "--transactional-id", "x"), 2, "nothing else takes it")
     assert_said(transactions("find-hanging", "kafka-4.1.1", "--topic", "nothing"), 2, "no topic matches 'nothing'")
-    assert_said(transactions("find-hanging", "kafka-4.1.1", "--partition", "77"), 2, "partition 77")
-    for name, asked in (("--topic", "hanging"), ("--partition", "0")):
+    assert_said(transactions("find-hanging", "kafka-4.1.1", "--partition", "orders-77"), 2, "no partition orders-77")
+    for name, asked in (("--topic", "hanging"), ("--partition", "hanging-0")):
         ran = transactions("describe", "kafka-4.1.1", "--transactional-id", "hang", name, asked)
         assert_said(ran, 2, f"describe takes no {name}", f"leave out {name}")
     none = transactions("find-hanging", "kafka-4.1.1", "--max-transaction-timeout", "none")
