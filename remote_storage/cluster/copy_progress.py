@@ -1,7 +1,8 @@
 """Follow a partition's copy task by the records of `__remote_log_metadata`.
 
 Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
-there, and the next one follows after the task interval. Records of attempts stay in the topic for good, and nothing
+there, and the next one follows after the task interval. If the storage manager throws, brokers since 3.9 also delete
+what the attempt left, so its newest record is a deletion. Records of attempts stay in the topic for good, and nothing
 tells that one has failed: uploads that timed out leave the same before Kafka 3.9, those of a leader that died in all
 releases, and the newest may be under way. So what was begun twice raises a suspicion, and watching decides: a copier is
 stuck that twice begins what remote storage lacks, and finishes nothing. One that goes on beginning what others have
@@ -49,9 +50,8 @@ class Watched:
 
 
 def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> list[RemoteLogSegmentMetadata]:
-    """Copies that were begun of what remote storage lacks from `next_offset` on, neither finished nor deleted."""
-    started = cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
-    return [segment for segment in started if segment.end_offset >= next_offset]
+    """Copies that were begun of what remote storage lacks from `next_offset` on, and never finished."""
+    return [segment for segment in cache.attempts(partition) if segment.end_offset >= next_offset]
 
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
@@ -60,7 +60,7 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
         (each.start_offset, each.end_offset, cache.order(each)[1])
         for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
     ]
-    started = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED))
+    started = list(cache.attempts(partition))
     since: dict[int, float] = {}
     for start in {each.start_offset for each in started}:
         since[start] = min((done for first, last, done in finished if first <= start <= last), default=math.inf)
@@ -69,7 +69,7 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
     """Return whether so many copies began without an end that the copy task may be stuck."""
-    return sum(1 for _ in cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)) >= STUCK_AFTER
+    return sum(1 for _ in cache.attempts(partition)) >= STUCK_AFTER
 
 
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
@@ -117,7 +117,6 @@ def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
     if any(segment.end_offset < watched.next_offset for segment in new):
         return CopyProgress.FAILING
-    if any(segment.state is SegmentState.COPY_SEGMENT_FINISHED for segment in new):
+    if any(segment.id.segment_id in cache.copied for segment in new):
         return CopyProgress.MOVED_ON
-    unfinished = [segment for segment in new if segment.state is SegmentState.COPY_SEGMENT_STARTED]
-    return CopyProgress.STUCK_AHEAD if len(unfinished) >= STUCK_AFTER else None
+    return CopyProgress.STUCK_AHEAD if len(new) >= STUCK_AFTER else None

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off, is_marked
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
 
 
@@ -56,10 +56,7 @@ class StuckPartition:
         restart, a new leader or another run, begins or finishes something else.
         """
         new = (each for name, each in cache.segments(self.partition).items() if name not in self.seen)
-        is_moving = any(
-            each.state is not SegmentState.COPY_SEGMENT_STARTED or each.start_offset not in self.fails_at
-            for each in new
-        )
+        is_moving = any(each.id.segment_id in cache.copied or each.start_offset not in self.fails_at for each in new)
         return not self.fails_at or is_moving
 
 
@@ -110,7 +107,7 @@ def find_stuck(
     for each, leader in candidates.items():
         if each in failing or each in not_looked:
             end = end_of(each)
-            begun = cache.in_state(each, SegmentState.COPY_SEGMENT_STARTED) if each in failing else ()
+            begun = cache.attempts(each) if each in failing else ()
             found.append(
                 StuckPartition(
                     each,

@@ -28,6 +28,7 @@ class MetadataCache:
         self.doubtful: set[str] = set()  # segment ids of dropped records of which nothing else is known
         # segment ids of records that tiersnap published; the brokers uploaded all others themselves
         self.ours: set[str] = set()
+        self.copied: set[str] = set()  # segment ids that were ever COPY_SEGMENT_FINISHED
 
     def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
         """Take one record, which tiersnap published if it `is_ours`; returns whether it changed anything."""
@@ -45,6 +46,8 @@ class MetadataCache:
             return False
         self._segments[partition][segment_id] = segment
         self.begun.setdefault(segment_id, segment.event_timestamp)
+        if segment.state is SegmentState.COPY_SEGMENT_FINISHED:
+            self.copied.add(segment_id)
         self._applied += 1
         first, _ = self._order.get(segment_id, (self._applied, 0))
         self._order[segment_id] = first, self._applied
@@ -58,6 +61,19 @@ class MetadataCache:
         """Return the ids of segments that brokers began to copy and did not finish."""
         begun = self.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
         return frozenset(each.id.segment_id for each in begun) - self.ours
+
+    def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments of a partition that were begun and never finished.
+
+        If a storage manager throws, the copy task deletes what it left (RemoteLogManager.copyLogSegment, since 3.9).
+        Such an attempt is in a state of deletion, and stays in DELETE_SEGMENT_STARTED if the deletion fails as well.
+        """
+        return (each for name, each in self.segments(partition).items() if name not in self.copied)
+
+    def deleted_attempts(self, partition: TopicIdPartition) -> frozenset[str]:
+        """Return the ids of attempts that brokers began to delete: they never become visible."""
+        started = SegmentState.COPY_SEGMENT_STARTED
+        return frozenset(each.id.segment_id for each in self.attempts(partition) if each.state is not started)
 
     def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether brokers do not read a segment yet, and no broker began it."""

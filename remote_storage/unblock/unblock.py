@@ -151,12 +151,13 @@ class Unblock:
             begins = Beginnings(partial(beginning, Observe(location, unbelieved=begun | ours), expiry))
             local = self._local_log(partition, begins) if begun or ours else None
             found = compare_attempts(location, partition, begun, local, expiry)
+            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
             doubts = find_doubts(location, partition, ours, None if local is None else local.compare, expiry)
             # The others hold another log than this host: nothing of them is uploaded again, and nothing published.
             damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
             right |= found.right
             differing |= {each: why for each, why in doubts.items() if each not in damaged}
-            wrong |= found.wrong | damaged
+            wrong |= deleted | found.wrong | damaged
             for segment_id, why in (found.wrong | damaged).items():
                 self.talk(f"{partition}: {segment_id}, which brokers do not read yet, is uploaded again: {why}")
         return ComparedAttempts(frozenset(right), wrong, differing)

@@ -39,6 +39,8 @@ class ModelBrokers:
         disk: the leader's log directory.
         copied: last offset that its copier has copied, as far as it remembers; None makes it look.
         deleting: segments of the deleted topic.
+        storage_throws: whether its storage manager throws RemoteStorageException once the objects exist, and again when
+            the copy task deletes them.
         copied_again: ids of segments that its copier has copied although they were finished already.
     """
 
@@ -47,6 +49,7 @@ class ModelBrokers:
     disk: Path
     copied: int | None = None
     deleting: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+    storage_throws: bool = False
     copied_again: list[str] = field(default_factory=list)
 
     def index(self) -> RemoteIndex:
@@ -120,6 +123,9 @@ class ModelBrokers:
             self.copied_again.append(segment_id.segment_id)
         (copied,) = tier(self._folder, self.store, bases={base}, event_timestamp=now)
         self.cluster.append(SegmentRecord(replace(copied, broker_id=BROKER, state=STARTED)))
+        if self.storage_throws:
+            self._tell(copied, DELETING)
+            return False
         self._tell(copied, FINISHED)
         return True
 

@@ -207,3 +207,16 @@ def test_a_copier_is_failing_moving_on_or_stuck_ahead():
     assert progress_of(cache, watched) is CopyProgress.MOVED_ON
     apply(cache, (segment(0, 99), STARTED))
     assert progress_of(cache, watched) is CopyProgress.FAILING
+
+
+@pytest.mark.parametrize("ends", [(DELETING,), (DELETING, DELETED)], ids=["deletion failed", "deleted"])
+def test_attempts_that_brokers_delete_are_attempts_and_copies_that_expired_are_none(ends) -> None:
+    cache = cache_after((A, STARTED), (A, FINISHED), (B, STARTED), (B, FINISHED), (B, DELETING), (B, DELETED))
+    assert attempts(cache, PARTITION, 100) == []
+    failed = [segment(100, 199), segment(100, 199)]
+    apply(cache, *((each, state) for each in failed for state in (STARTED, *ends)))
+    watched = suspected(cache, PARTITION, 100)
+    assert watched is not None
+    new = [segment(100, 199), segment(100, 199)]
+    apply(cache, *((each, state) for each in new for state in (STARTED, *ends)))
+    assert progress_of(cache, watched) is CopyProgress.STUCK_AHEAD

@@ -12,7 +12,7 @@ import pytest
 
 from tests.protocol import commands
 from tests.protocol.installed import installed
-from tests.protocol.logs import BASES, PARTITION, template
+from tests.protocol.logs import BASES, END, PARTITION, template
 from tests.protocol.world import World
 from tests.reference.listed_claims import list_claims
 from tests.reference.log_builder import data_batch
@@ -86,3 +86,18 @@ def test_unblock_publishes_nothing_of_a_diverged_clone(world: World) -> None:
     known = {each.id.segment_id for each in world.brokers.index().finished()}
     assert len(known) == 1, world.story()
     assert {*world.store.objects} == objects
+
+
+def test_unblock_frees_a_copy_task_whose_attempts_end_in_a_failed_deletion(tmp_path: Path) -> None:
+    """The storage manager throws, and again when the copy task deletes what it left: DELETE_SEGMENT_STARTED stays."""
+    world = World(Random("failed deletion"), tmp_path)
+    world.cluster.create(PARTITION, end=20, settings={"retention.ms": "-1"})
+    world.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+    world.brokers.storage_throws = True
+    with installed(world, 1):
+        world.advance(3_000)
+        attempts = {each.id.segment_id for each in world.brokers.index().segments()}
+        assert len(attempts) > 1
+        assert unblock(world) is ExitCode.OK, world.story()
+    assert world.readable(sound=True) == set(range(END)), world.story()
+    assert attempts.isdisjoint(each.id.segment_id for each in world.brokers.index().finished())
