@@ -25,6 +25,9 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+RUN_AGAIN = "run the same command again: it continues"
+
+
 class TiersnapError(Exception):
     """Root of all errors raised on purpose."""
 
@@ -79,6 +82,9 @@ class TransientError(TiersnapError):
     """Raised when the same command may succeed later: timeouts, throttling, a server that went away."""
 
     exit_code = ExitCode.TRANSIENT
+
+    def __init__(self, message: str, *, hint: str = RUN_AGAIN, **attrs: object) -> None:
+        super().__init__(message, hint=hint, **attrs)
 
 
 class NoSpaceError(TransientError):

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.publish.publish_plan import KNOWN_TO_BROKERS, TO_BE_TOLD, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, Verdict
@@ -37,6 +37,7 @@ class Freeing:
     hint: str = ""
     waits_for: Verdict | None = None  # verdict of the segment that stands in the way
     refusal: TiersnapError | None = None  # why tiered segments may not be published
+    failure: TransientError | None = None  # remote storage did not take or give something while it was tiered
 
     @property
     def name(self) -> tuple[str, int]:
@@ -67,10 +68,16 @@ class Freeing:
         if plan is not None and plan.blocked_by is not None:
             self.refuse(plan.blocked_by)
         elif not self.publish and not self._must_look(plan) and (applied or is_stopped):
-            first = waiting[0] if waiting else None
-            self.end = End.BLOCKED
-            self.reason = f"{first.verdict}: {first.reason}" if first else "nothing is left to tier"
-            self.waits_for, self.hint = (first.verdict, first.next_step) if first else (None, "")
+            self._block(waiting[0] if waiting else None)
+
+    def _block(self, first: Readiness | None) -> None:
+        """Note that nothing can be published: `first` is not tiered, or for now could not be."""
+        if self.failure is not None:
+            self.refuse(self.failure)
+            return
+        self.end = End.BLOCKED
+        self.reason = f"{first.verdict}: {first.reason}" if first else "nothing is left to tier"
+        self.waits_for, self.hint = (first.verdict, first.next_step) if first else (None, "")
 
     def refuse(self, refusal: TiersnapError) -> None:
         """Note that tiered segments may not be published."""
@@ -123,6 +130,8 @@ class Freeing:
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
             self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"
+            if self.failure is not None:
+                self.reason, self.hint = f"{self.reason}: {self.failure.message}", self.failure.hint
         elif progress is not CopyProgress.FAILING:
             gone_on = progress is CopyProgress.MOVED_ON
             self.end = End.FREED

@@ -33,7 +33,7 @@ from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
-from tiersnap.snapshot.errors import TiersnapError, UsageError
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
@@ -205,8 +205,14 @@ class Unblock:
             for partition, error in unknown.items()
         }
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
+        failed = {name_of(each.partition): _first_transient(each.errors) for each in tiered.partitions}
         for name, freeing in self._freeings.items():
+            freeing.failure = failed.get(freeing.stuck.partition)
             freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)
         if host.apply:
             release.run(plans)
         return tiered
+
+
+def _first_transient(errors: Iterable[TiersnapError]) -> TransientError | None:
+    return next((each for each in errors if isinstance(each, TransientError)), None)

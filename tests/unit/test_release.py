@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.protocol import commands
+from tests.protocol.faults import Fault, Faults
 from tests.protocol.installed import installed
 from tests.protocol.logs import BASES, END, PARTITION, template
 from tests.protocol.world import World
@@ -25,8 +28,14 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
+    with playing(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def playing(folder: Path) -> Iterator[World]:
     """One whose copier copied the segment at 0, and lacks all later snapshots."""
-    made = World(Random("release"), tmp_path, snapshots={5})
+    made = World(Random("release"), folder, snapshots={5})
     made.cluster.of_brokers[STORAGE_MANAGER] = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
     made.cluster.create(PARTITION, end=20, settings={"retention.ms": "-1"})
     with installed(made, 1):
@@ -101,3 +110,35 @@ def test_unblock_frees_a_copy_task_whose_attempts_end_in_a_failed_deletion(tmp_p
         assert unblock(world) is ExitCode.OK, world.story()
     assert world.readable(sound=True) == set(range(END)), world.story()
     assert attempts.isdisjoint(each.id.segment_id for each in world.brokers.index().finished())
+
+
+@dataclass
+class OneRefusal(Faults):
+    """The request of a number gets no answer."""
+
+    number: int = 0
+    asked: int = 0
+
+    def of(self, name: str, key: str) -> Fault | None:
+        self.asked += 1
+        return Fault.LOST_REQUEST if self.asked - 1 == self.number else None
+
+
+def test_unblock_ends_with_3_if_a_request_is_refused_and_continues_when_run_again(tmp_path: Path) -> None:
+    """Every third request of a run, one by one."""
+    ends, number, asked = {ExitCode.OK: 0, ExitCode.TRANSIENT: 0}, 0, 1
+    while number < asked:
+        with playing(tmp_path / str(number)) as world:
+            world.faults = OneRefusal(Random(0), number=number)
+            world.events.clear()
+            code = unblock(world)
+            ends[code] += 1
+            if code is ExitCode.TRANSIENT:
+                assert "run the same command again" in world.story(), world.story()
+                assert "tiersnap scan says what it lacks" not in world.story()
+            again = (unblock(world) for _ in range(2) if world.advance(1_000_000) is None)
+            assert ExitCode.OK in again, world.story()
+            assert world.readable(sound=True) == set(range(END)), world.story()
+            asked = max(asked, world.faults.asked)
+        number += 3
+    assert ends[ExitCode.TRANSIENT] > 20
