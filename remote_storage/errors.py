@@ -70,6 +70,10 @@ class CorruptSegmentError(CorruptDataError):
     """Raised when a batch of a segment is damaged: a broker would cut the segment there."""
 
 
+class UnknownTransactionsError(GateError):
+    """Raised when a transaction index is lost, and nobody knows which transactions were open where it begins."""
+
+
 class WrongLeaderEpochsError(CorruptDataError):
     """Raised when a batch was written under another leader epoch than the leader-epoch-checkpoint beside it says."""
 

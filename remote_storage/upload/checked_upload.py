@@ -15,7 +15,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
+from tiersnap.remote_storage.errors import (
+    CorruptSegmentError,
+    SegmentChangedError,
+    UnknownTransactionsError,
+    WrongLeaderEpochsError,
+)
 from tiersnap.remote_storage.stores.object_store import ByteSource, ObjectInfo, ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError, UsageError
@@ -51,6 +56,7 @@ class CheckedLog:
             CorruptSegmentError: a batch is damaged.
             SegmentChangedError: the file ends early, or is not what was decoded.
             WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
+            UnknownTransactionsError: the transaction index is lost, and a scan window began behind the segment.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:
@@ -94,7 +100,10 @@ class CheckedLog:
                 hint="run the same command again: it decodes the segment anew",
                 path=self._segment.log.path,
             )
-        self._indexes = self._index_check.finish()
+        found = self._index_check.finish()
+        if found.lacks_transactions and self._segment.producer_snapshot.provenance.is_of_window:
+            raise self._unknown_transactions()
+        self._indexes = found
 
     def _check_epochs(self, rows: np.ndarray) -> None:
         if self._wrong_epoch is None:
@@ -110,6 +119,15 @@ class CheckedLog:
             offset=wrong.base_offset,
             written=wrong.written,
             told=wrong.told,
+        )
+
+    def _unknown_transactions(self) -> UnknownTransactionsError:
+        log = self._segment.log.path
+        return UnknownTransactionsError(
+            f"{log}: it holds aborted transactions, its .txnindex is missing or wrong, and the scan window begins "
+            "behind it: nobody knows where they began",
+            hint="run again without --scan window: it replays the whole log and makes the index again",
+            base_offset=self._segment.base_offset,
         )
 
     def _corrupt(self, finding: Finding) -> CorruptSegmentError:

@@ -44,6 +44,11 @@ class Provenance(StrEnum):
         """Return whether the content may lack producers of the remote log."""
         return self is Provenance.COMPUTED_FROM_LOCAL_START
 
+    @property
+    def is_of_window(self) -> bool:
+        """Return whether the log before the snapshot may lie before a scan window, where nothing was replayed."""
+        return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
+
 
 # What a file can be after it was compared with the log, each entry counted.
 COMPARED = frozenset(

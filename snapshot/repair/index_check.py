@@ -27,6 +27,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
+from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.kernels import index as kernels
 from tiersnap.snapshot.log.segment_check import EntryFeed
 from tiersnap.snapshot.log.segment_walk import compressed_control_record, compressed_controls
@@ -63,6 +64,9 @@ class CheckedIndexes:
     transaction_index: bytes | None  # None for a segment without aborted transactions, as a broker has it
     # Why, by "offset index", "time index" and "transaction index", for those that were missing or wrong.
     rebuilt: dict[str, str]
+    # Transactions were aborted here, no right file names them, and nobody knows what was open before: what was made
+    # again is right only for a log that begins with the segment.
+    lacks_transactions: bool = False
 
 
 class IndexCheck:
@@ -88,6 +92,7 @@ class IndexCheck:
         # Where nobody knows what was open the file is asked, and what follows from its word must be all that it says.
         claims = None if open_transactions is not None else _claims(found.transaction_index, base_offset)
         self._claimed = None if claims is None else _Aborted(claims)
+        self._knows_open, self._has_abort = open_transactions is not None, False
 
     def update(self, piece: memoryview) -> None:
         """Go on with the next bytes of the segment; `piece` is not kept.
@@ -122,7 +127,9 @@ class IndexCheck:
             "time index": self._times.fault,
             "transaction index": fault,
         }
-        return CheckedIndexes(offset_index, time_index, aborted, {name: why for name, why in faults.items() if why})
+        is_known = self._knows_open or not self._has_abort or bool(aborted and aborted == self._found_aborted)
+        rebuilt = {name: why for name, why in faults.items() if why}
+        return CheckedIndexes(offset_index, time_index, aborted, rebuilt, lacks_transactions=not is_known)
 
     def _consume(self, buffer: np.ndarray, position: int) -> int | None:
         cursor, reason = 0, kernels.ROWS_FULL
@@ -135,6 +142,7 @@ class IndexCheck:
             self._offsets.add(rows)
             self._times.add(rows)
             self._aborted.add(rows)
+            self._has_abort |= bool(np.any((rows["producer_id"] >= 0) & (rows["control_type"] == ABORT)))
             if self._claimed is not None:
                 self._claimed.add(rows)
         return None if reason == kernels.BROKEN else cursor

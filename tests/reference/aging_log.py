@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from tests.reference import log_builder as lb
+from tests.reference.record_batch import Batch, read_segment
 
 DAY = 86_400_000
 NOW = 1_795_264_000_000  # ms
@@ -108,4 +109,27 @@ def write_aged(log_dir: Path, segments: dict[int, list[bytes]], written: dict[in
         batches = [struct.unpack_from(">q", entry, 35)[0] for entry in segments[base]]
         stem.with_suffix(".timeindex").write_bytes(struct.pack(">qi", max(batches), 0))
         os.utime(stem.with_suffix(".log"), ns=(timestamp * 1_000_000,) * 2)
+    _write_transaction_indexes(folder, segments)
     return folder
+
+
+def _write_transaction_indexes(folder: Path, segments: dict[int, list[bytes]]) -> None:
+    """As a broker with the whole log writes them: a file for each segment that ends an aborted transaction."""
+    opened: dict[int, int] = {}
+    for base, entries in segments.items():
+        found = (_aborted(batch, opened) for batch in read_segment(b"".join(entries), base - 1).batches)
+        if data := b"".join(found):
+            (folder / f"{base:020d}.txnindex").write_bytes(data)
+
+
+def _aborted(batch: Batch, opened: dict[int, int]) -> bytes:
+    """The entry that a batch adds; `opened` has the first offsets of the transactions that are open."""
+    if batch.control_type < 0:
+        if batch.attributes & 0x10:
+            opened.setdefault(batch.producer_id, batch.base_offset)
+        return b""
+    first = opened.pop(batch.producer_id, None)
+    if first is None or batch.control_type != 0:
+        return b""
+    stable = min(opened.values(), default=batch.base_offset + 1)
+    return struct.pack(">hqqqq", 0, batch.producer_id, first, batch.base_offset, stable)

@@ -28,6 +28,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
@@ -533,3 +534,53 @@ def test_window_tiers_and_writes_nothing_that_exact_does_not(
             assert {each: whole.get(each) for each in observed} == observed
             opened = {each for each, entry in whole.items() if entry.txn_first_offset >= 0}
             assert offset < edge or opened <= observed.keys(), "none that is open is missing"
+
+
+# A transaction index that was lost before the window.
+
+
+def aborting_log(folder: Path, *, spans: bool = True) -> tuple[AgingLog, Path]:
+    """Producer 7 aborts a transaction in the segment at 6; it began in the one at 4 if it `spans` both."""
+    log = AgingLog(0)
+    times = {day: NOW - (END - day) * DAY for day in range(END)}
+    log.segments = {2 * day: [lb.data_batch(2 * day, 2, 5, 0, 2 * day, timestamp=time)] for day, time in times.items()}
+    opened = lb.data_batch(6 - 2 * spans, 1, 7, 0, 0, True, times[3 - spans])
+    if spans:
+        log.segments[4] = [opened, lb.data_batch(5, 1, 5, 0, 4, timestamp=times[2])]
+        log.segments[6] = [lb.data_batch(6, 1, 5, 0, 5, timestamp=times[3])]
+    else:
+        log.segments[6] = [opened]
+    log.segments[6].append(lb.marker(7, 7, 0, 0, False, times[3]))
+    return log, write_aged(folder / "logs", log.segments, {2 * day: time for day, time in times.items()})
+
+
+def transaction_indexes(runner: Runner) -> dict[int, bytes]:
+    """What remote storage holds, by base offset."""
+    return {int(path.name[:20]): path.read_bytes() for path in Path(runner.remote).rglob("*.txnindex")}
+
+
+@pytest.mark.parametrize("spans", [True, False])
+@pytest.mark.parametrize("damage", [None, b"", b"no index"], ids=["lost", "empty", "damaged"])
+def test_window_refuses_a_lost_transaction_index_before_it_and_exact_makes_it_again(
+    tmp_path: Path, damage: bytes | None, *, spans: bool
+) -> None:
+    log, folder = aborting_log(tmp_path, spans=spans)
+    path = folder / f"{6:020d}.txnindex"
+    right = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage)
+    runner = Runner(tmp_path, tmp_path / "logs", layout=LocalTieredStorageLayout())
+    ran = run(runner, told=led(log))
+    assert ran.listed[0]["window_offset"] > 6
+    assert tiered(ran) == [0, 2, 4]
+    assert "nobody knows where they began" in ran.errors[0]
+    assert tiered(run(runner, scan=Scan.EXACT, told=led(log))) == list(log.segments)[3:-1]
+    assert transaction_indexes(runner) == {6: right}
+
+
+def test_window_keeps_a_transaction_index_before_it_that_the_batches_bear_out(tmp_path: Path) -> None:
+    log, folder = aborting_log(tmp_path)
+    runner = Runner(tmp_path, tmp_path / "logs", layout=LocalTieredStorageLayout())
+    assert tiered(run(runner, told=led(log))) == list(log.segments)[:-1]
+    assert transaction_indexes(runner) == {6: (folder / f"{6:020d}.txnindex").read_bytes()}
