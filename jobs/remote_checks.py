@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.check.check_plan import CheckPlan
     from tiersnap.remote_storage.check.local_log import LocalLogs
+    from tiersnap.remote_storage.cluster.client import Cluster
+    from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
@@ -195,6 +197,7 @@ class TierVerification:
 
     Attributes:
         local_logs: of the partitions that are verified; None for all that are in remote storage, and no local log.
+        cluster: tells the log starts that no local log tells; None without one.
     """
 
     view: RemoteView
@@ -202,6 +205,7 @@ class TierVerification:
     tier: TierRequest
     asked: CheckRequest
     local_logs: LocalLogs | None
+    cluster: Cluster | None = None
 
     def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
         """Say the plan; return what is found, lazily, and its counts."""
@@ -224,8 +228,17 @@ class TierVerification:
             told = known.get((partition.topic, partition.topic_id, partition.partition), {})
             remote_only = None if local is None else local.remote_only
             check = PartitionCheck(plan.location, partition, plan.request, told, compare, remote_only=remote_only)
+            if local is None or not local.knows_start:
+                check.log_start_of = self._log_start_of
             yield from check.checks()
             tally.skipped += check.skipped
+
+    def _log_start_of(self, partition: TopicIdPartition) -> int | None:
+        if self.cluster is None:
+            return None
+        from tiersnap.remote_storage.cluster.log_starts import log_start_of
+
+        return log_start_of(self.cluster, partition)
 
 
 def _planned(
@@ -297,6 +310,8 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
         UsageError: the log directories or the remote location are not known, or an option goes with what is not
             verified.
     """
+    from tiersnap.jobs.situation.situation import COMMAND_LINE
+
     if tier.depth is None and log_dirs:
         given = {"--sample": tier.sample, "--resume": tier.resume, "--warehouse": tier.warehouse}
         for name in (name for name, value in given.items() if value is not None):
@@ -313,5 +328,10 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
         raise UsageError(
             "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
             hint="give log directories of this host, or --warehouse",
+        )
+    if tier.warehouse is not None and situation.cluster.source == COMMAND_LINE:
+        raise UsageError(
+            "--warehouse verifies on Spark, where no task asks a cluster",
+            hint="leave --bootstrap-server out, or --warehouse",
         )
     return True

@@ -67,7 +67,11 @@ class VerifySummary:
 
 
 @command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
-@situation_options(f"{opt.OF_BEGINNINGS}  [default: that of the broker of this host]", None)
+@situation_options(
+    f"{opt.OF_BEGINNINGS}  [default: that of the broker of this host]",
+    "A broker of the cluster; it tells the log start of partitions that are not in LOGDIR.  [default: the broker of "
+    "this host]",
+)
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
@@ -114,13 +118,14 @@ def verify(
     the fold of its own segment and with earlier snapshots, by what a broker would keep now. CORRUPT and MISSING are
     damage, exit code 5. NOT_COMPARED: nothing is wrong, and there was no fold to compare with. NOT_CHECKABLE:
     encrypted by the plugin. A changed batch whose CRC was made anew is found only against another copy. Interrupted,
-    go on with --resume.
+    go on with --resume. Offsets before the first remote segment are UNVERIFIED, exit code 6, unless a log start tells
+    whether retention deleted them: give LOGDIR or --bootstrap-server.
     """
     log_dirs = _log_dirs(situation, tier)
     if is_of_tier(tier, situation, log_dirs, against):
         view = situation.view_to_read()
         counted = replace(broker_expiry, expiration=None) if strict else broker_expiry
-        return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark)
+        return _verify_tier(output, log_dirs, log_starts, selection, check_crc, counted, view, tier, spark, situation)
     from tiersnap.snapshot.host.verify import Verification
     from tiersnap.snapshot.log.log_start import with_stated
     from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
@@ -166,6 +171,7 @@ def _verify_tier(
     view: RemoteView,
     tier: TierRequest,
     spark: opt.SparkRequest,
+    situation: Situation,
 ) -> int:
     """Verify what lies in remote storage."""
     from tiersnap.snapshot.replay.replay_start import Beginnings
@@ -183,7 +189,7 @@ def _verify_tier(
             logs = local_logs(
                 log_dirs, selection, begins, check_crc=check_crc, findings=findings, log_starts=log_starts
             )
-        checks, tally = TierVerification(view, selection, tier, asked, logs).run(output)
+        checks, tally = TierVerification(view, selection, tier, asked, logs, situation.cluster.value).run(output)
 
     def summary() -> VerifySummary:
         verdicts = {each.value: count for each, count in tally.verdicts.items()}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.check.partition_check import PartitionCheck
+from tiersnap.remote_storage.check.partition_check import PartitionCheck, nobody_tells
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import TiersnapError
@@ -67,7 +67,8 @@ class CheckTask:
         known, compared = {each.segment_id: each for each in partition.known or ()}, dict(partition.compared or ())
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:
-            yield from PartitionCheck(self.location, of, self.asked, known, None, compared).checks()
+            check = PartitionCheck(self.location, of, self.asked, known, compared=compared, log_start_of=nobody_tells)
+            yield from check.checks()
         except TiersnapError as error:
             _log.warning("%s: %s", of, error.message)
             yield RemoteCheck(

@@ -67,6 +67,11 @@ class LocalLog:
         return {each.base_offset: each for each in self.partition.segments}
 
     @property
+    def knows_start(self) -> bool:
+        """Return whether it tells where the log starts."""
+        return self.partition.log_start_is_known
+
+    @property
     def remote_only(self) -> Interval | None:
         """Return the offsets from the log start to the first file; None if there are none, or none are known."""
         start, first = self.partition.log_start_checkpoint, self.partition.first_base_offset

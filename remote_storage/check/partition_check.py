@@ -48,6 +48,18 @@ from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
 """Compares remote segments with the local log, as far as it goes."""
+LogStartOf = Callable[[TopicIdPartition], int | None]
+"""Returns the log start of a partition; None if nobody tells it. It is asked after the segments were listed: brokers
+advance the log start before they delete a segment."""
+_LOST_OR_RETIRED = (
+    "offsets {} to {} are in no remote segment: retention deleted them or they were lost. The log start tells it: give "
+    "LOGDIR of a broker that has the partition, or --bootstrap-server"
+)
+
+
+def nobody_tells(_: TopicIdPartition) -> int | None:
+    """Return None: a LogStartOf without a log and without a cluster."""
+    return None
 
 
 def sample_order(segment_id: str, now: int) -> int:
@@ -68,6 +80,7 @@ class PartitionCheck:
         names_replaced: report a segment that lost objects also if a finished one took its place: brokers may read it.
         remote_only: offsets of the log below its first file on this host; None without a local log, or if its start is
             not known.
+        log_start_of: decides about the offsets before the first segment; None leaves them to `remote_only`.
     """
 
     location: RemoteLocation
@@ -79,6 +92,7 @@ class PartitionCheck:
     skipped: int = 0
     digests: dict[str, str] = field(default_factory=dict)
     remote_only: Interval | None = None
+    log_start_of: LogStartOf | None = None
     names_replaced: bool = False
     _listed: tuple[SegmentObjects, ...] = ()
     _claimed: frozenset[ClaimedSegment] = frozenset()
@@ -123,6 +137,7 @@ class PartitionCheck:
         yield from self._incomplete(incomplete, covered)
         yield from self._complete([each.segment_id for each in due], complete, problems)
         yield from self._holes(covered, incomplete)
+        yield from self._head(covered)
         yield from self._gone()
 
     @property
@@ -212,10 +227,24 @@ class PartitionCheck:
         for start, end in self._gaps(covered):
             # Where an incomplete segment ends nobody knows.
             end = min((offset for offset in told if start <= offset < end), default=end)
-            if end <= start:
-                continue
-            why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
-            yield self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
+            if end > start:
+                yield self._hole(start, end)
+
+    def _head(self, covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
+        """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
+        first = covered[0][0] if covered else 0
+        if self.log_start_of is None or first == 0:
+            return
+        start = self.log_start_of(self.partition)
+        if start is None:
+            told = Told(RemoteVerdict.UNVERIFIED, _LOST_OR_RETIRED.format(0, first - 1))
+            yield self._made("", 0, first, 0, 0, told, -1, is_of_log=True)
+        elif start < first:
+            yield self._hole(start, first)
+
+    def _hole(self, start: int, end: int) -> RemoteCheck:
+        why = f"offsets {start} to {end - 1} are in no complete remote segment of this log"
+        return self._made("", start, end, 0, 0, Told(RemoteVerdict.MISSING, why), -1, is_of_log=True)
 
     def _gaps(self, covered: Sequence[Interval]) -> Iterator[Interval]:
         """Yield the offsets between covered ones, and those that only remote storage can hold before and behind them.

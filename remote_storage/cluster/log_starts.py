@@ -29,10 +29,21 @@ def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]])
 
 
 def _located(cluster: Cluster, partition: Partition) -> Partition:
+    if partition.topic_id is None:
+        return partition
+    start = log_start_of(cluster, TopicIdPartition(partition.topic, partition.topic_id, partition.partition))
+    return partition if start is None else with_log_start(partition, start)
+
+
+def log_start_of(cluster: Cluster, partition: TopicIdPartition) -> int | None:
+    """Return the log start of a partition; None if the cluster has no such topic, or nobody leads the partition.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
     topic = cluster.topics([partition.topic]).get(partition.topic)
     if topic is None or topic.topic_id != partition.topic_id:
-        return partition
-    name = TopicIdPartition(partition.topic, topic.topic_id, partition.partition)
-    start = cluster.log_starts({name: topic.leaders.get(partition.partition, -1)}).get(name)
-    _log.debug("%s: the cluster says that its log starts at %s", partition.name, start)
-    return with_log_start(partition, start)
+        return None
+    start = cluster.log_starts({partition: topic.leaders.get(partition.partition, -1)}).get(partition)
+    _log.debug("%s: the cluster says that its log starts at %s", partition, start)
+    return start

@@ -45,6 +45,11 @@ def mend(world: World, hand: Hand) -> ExitCode:
     return type_command("mend", *words, "--depth", "full", *REMOTE, world.disks["a"], *now_of(world), "--apply")
 
 
+def verify(world: World, hand: Hand, *, asks: bool = False) -> ExitCode:
+    """`tiersnap verify` of remote storage, without a log; if it `asks`, of the cluster."""
+    return type_command("verify", *REMOTE, *(CLUSTER if asks else ()), *now_of(world))
+
+
 def unblock(world: World, hand: Hand) -> ExitCode:
     """`tiersnap unblock` on the leader's host."""
     return type_command("unblock", *CLUSTER, *REMOTE, "--unproven", world.disks["a"], *now_of(world), "--apply")

@@ -83,7 +83,7 @@ REPLACED: dict[str, Callable[[World], object]] = {
     "this_process": lambda world: lambda: world.hand().process,
     "time": Clock,
 }
-COMMANDS = ("maintain", "mend", "publish", "restore", "tier", "unblock")
+COMMANDS = ("maintain", "mend", "publish", "restore", "tier", "unblock", "verify")
 EVERYWHERE = ("Cluster", "ContextPool", "Tierer", "new_run_id")
 
 

@@ -61,7 +61,10 @@ def test_verify_says_nothing_of_segments_that_retention_takes_meanwhile(
     at: PoisonedTier, depth: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete_after_the_listing(at, monkeypatch, 0, 108)
-    assert_said(checked(at, depth=depth), 0, "5 of 5 remote segments are sound")
+    ran = checked(at, depth=depth)
+    assert_said(ran, 6, "5 of 6 remote segments are sound")
+    assert verdicts(ran) == []
+    assert ran.row(verdict="UNVERIFIED")["next_base_offset"] == 222, "nobody tells the log start"
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -187,7 +190,8 @@ def test_verified_segments_are_those_that_are_there_still(tmp_path: Path) -> Non
         for path in at.remote.rglob(f"{base:020d}-*"):
             path.unlink()
     later = verified(at, told, "--now", "2027-01-01T00:00:00Z", "--depth", "full")
-    assert (later.segments, later.verified, later.unsound, later.depths) == (1, 1, 0, {"full": 1})
+    head = 1  # nobody tells the log start
+    assert (later.segments, later.verified, later.unsound, later.depths) == (1, 1, head, {"full": 1})
 
 
 def test_every_hole_counts_as_not_sound_until_it_is_mended(at: PoisonedTier, tmp_path: Path) -> None:
