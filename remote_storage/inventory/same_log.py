@@ -1,131 +1,130 @@
-"""Compare a local log with remote storage by bytes: a diverged clone has the same ids, epochs, offsets and sizes.
+"""Compare a local log with remote storage by bytes: a diverged clone has the same ids, epochs and offsets.
 
-Two logs that parted do not meet again, since each batch has its own CRC. So the last batch of the newest segment of
-remote storage that ends in the local log is enough, wherever the local segments are cut: a few bytes of a file, and one
-request.
+Two logs that parted do not meet again, since each batch has its own CRC. So the last batch of the newest remote segment
+whose end the local log holds is enough, wherever the local log rolled: no batch lies in two segments, and the batch is
+the last one of the remote file. That takes a few bytes of the local file, and one request.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import DivergedLogError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_range
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 
-_HEADER = struct.Struct(">qi4xbI")  # base offset, length, magic, CRC-32C
-_LENGTH_ENDS = 12  # bytes of a batch that its length does not count
+_HEADER = struct.Struct(">qi4xbIhi")  # base offset, length, magic, CRC-32C, attributes, last offset delta
+_OVERHEAD = 12  # bytes before what the length counts
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The first bytes of a batch."""
+    """The first bytes of a batch, and the bytes that all of it has."""
 
     header: bytes
-
-    @property
-    def size(self) -> int:
-        """Return its bytes."""
-        return int(_LENGTH_ENDS + max(_HEADER.unpack(self.header)[1], 0))
+    size: int
 
     @property
     def base_offset(self) -> int:
-        """Return its first offset; of magic 0 and 1 the last one."""
         return int(_HEADER.unpack(self.header)[0])
 
-    def __str__(self) -> str:
-        """Return what tells it from another batch."""
-        return f"offset {self.base_offset} with CRC {_HEADER.unpack(self.header)[3]:08x}"
+    @property
+    def end_offset(self) -> int:
+        """Exclusive; of magic 0 and 1, whose offset is that of the last record, by that."""
+        base, _, magic, _, _, delta = _HEADER.unpack(self.header)
+        return int(base + (delta if magic > 1 else 0)) + 1
 
 
 def check_same_log(
     location: RemoteLocation, segments: Sequence[RemoteSegment], filesystem: FileSystem, partition: Partition
 ) -> None:
-    """Compare the newest remote segment that ends in the local log; one request, none without such a segment.
+    """Compare the newest remote segment whose end the local log holds; one request, none without such a segment.
+
+    Nothing is compared if the local file is damaged or cannot be read: the replay of the log reports that.
 
     Args:
         segments: complete ones, in ascending start offset.
 
     Raises:
         DivergedLogError: they are segments of two logs.
+        CorruptDataError: a chunk of the remote segment is damaged.
     """
-    for segment in reversed(segments):
-        local = _local_of(partition, segment)
-        if local is None or segment.chunks is not None or segment.is_encrypted:
-            continue
-        if segment.facts.is_of(partition.leader_epochs or ()):
-            check_same_segment(location, segment, filesystem, local)
+    own = (each for each in segments if not each.is_encrypted and each.facts.is_of(partition.leader_epochs or ()))
+    for segment in sorted(own, key=lambda each: (each.end_offset, each.attempt), reverse=True):
+        local = _holding(partition.segments, segment.end_offset - 1)
+        batch = None if local is None else _last_batch(filesystem, local, segment.end_offset)
+        if local is not None and batch is not None:
+            _check_same_batch(location, segment, local, batch)
             return
 
 
-def _local_of(partition: Partition, segment: RemoteSegment) -> Segment | None:
-    """Return the closed local segment that has the last offset of a remote one; None without one."""
-    last = segment.end_offset - 1
-    return next((each for each in partition.segments if _has(each, last)), None)
+def _holding(segments: Iterable[Segment], offset: int) -> Segment | None:
+    for each in segments:
+        if each.base_offset <= offset and (each.next_base_offset is None or offset < each.next_base_offset):
+            return each
+    return None
 
 
-def _has(segment: Segment, offset: int) -> bool:
-    return segment.next_base_offset is not None and segment.base_offset <= offset < segment.next_base_offset
-
-
-def check_same_segment(
-    location: RemoteLocation, segment: RemoteSegment, filesystem: FileSystem, local: Segment
-) -> None:
-    """Compare the last batch of a remote segment that is stored as it is with the batch of a local segment there.
-
-    Nothing is compared if the local file is damaged or cannot be read: the replay of the log reports that.
-
-    Raises:
-        DivergedLogError: it is another batch.
-    """
-    size, last_offset = segment.metadata.segment_size, segment.end_offset - 1
-    if segment.bounds == (local.base_offset, local.next_base_offset) and size != local.log.size:
-        return
-    try:
-        with filesystem.open(local.log.path) as file:
-            found = _last_batch(file, local.log.size, _begin(filesystem, local, last_offset), last_offset)
-    except OSError:
-        return
-    if found is None:
-        return
-    position = size - found.size
-    remote = b""
-    if position >= 0:
-        remote = location.store.get_range(location.layout.log_key(segment.metadata), position, _HEADER.size)
-    if remote != found.header:
-        there = str(_Batch(remote)) if len(remote) == _HEADER.size else "none"
+def _check_same_batch(location: RemoteLocation, segment: RemoteSegment, local: Segment, batch: _Batch) -> None:
+    position = segment.metadata.segment_size - batch.size
+    remote = b"" if position < 0 else fetch_range(location.store, segment, position, _HEADER.size)
+    if remote != batch.header:
         raise DivergedLogError(
-            f"{local.log.path}: its batch before offset {segment.end_offset} is not that of "
-            f"{location.log_uri(segment.metadata)}: {found} here, {there} there",
+            f"{local.log.path}: its batch before offset {segment.end_offset} is not the last one of "
+            f"{location.log_uri(segment.metadata)}: {_said(batch.header)} here, {_said(remote)} there",
             hint="two logs with one topic id: tier from the replica whose log is in remote storage, and give a clone "
             "another --remote",
         )
 
 
-def _last_batch(file: BinaryIO, size: int, position: int, last_offset: int) -> _Batch | None:
-    """Return the last batch that begins at an offset or below; None if the file is damaged before."""
-    found = None
-    while position < size:
+def _said(header: bytes) -> str:
+    if len(header) < _HEADER.size:
+        return "none"
+    base_offset, _, _, crc, *_ = _HEADER.unpack(header)
+    return f"offset {base_offset} with CRC {crc:08x}"
+
+
+def _last_batch(filesystem: FileSystem, local: Segment, end: int) -> _Batch | None:
+    """Return the last batch below `end`; None if the file is damaged, cannot be read, or ends before."""
+    try:
+        with filesystem.open(local.log.path) as file:
+            # The index may be damaged, too.
+            for position in sorted({_begin(filesystem, local, end), 0}, reverse=True):
+                if (found := _walk(file, local, position, end)) is not None:
+                    return found
+    except OSError:
+        return None
+    return None
+
+
+def _walk(file: BinaryIO, local: Segment, position: int, end: int) -> _Batch | None:
+    """Return the last batch from a position on that begins below `end`, if the batches lie end to end up to there."""
+    last: _Batch | None = None
+    while position < local.log.size:
         file.seek(position)
         header = file.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return None
-        batch = _Batch(header)
-        if batch.base_offset > last_offset:
-            return found
-        found, position = batch, position + batch.size
-    return found if position == size else None
+        found = _Batch(header, _OVERHEAD + int(_HEADER.unpack(header)[1]))
+        if found.base_offset >= end:
+            return last
+        if found.size <= _HEADER.size or found.base_offset < local.base_offset:
+            return None
+        last, position = found, position + found.size
+    is_reached = last is not None and (local.next_base_offset == end or last.end_offset >= end)
+    return last if position == local.log.size and is_reached else None
 
 
-def _begin(filesystem: FileSystem, local: Segment, offset: int) -> int:
-    """Return the position of a batch at an offset or below, by the offset index; 0 without a sound one."""
+def _begin(filesystem: FileSystem, local: Segment, end: int) -> int:
+    """Return the position of a batch near the end, by the offset index; 0 without a sound one."""
     if local.offset_index is None:
         return 0
     try:
@@ -133,4 +132,4 @@ def _begin(filesystem: FileSystem, local: Segment, offset: int) -> int:
             entries = decode_offset_index(file.read(local.offset_index.size), base_offset=local.base_offset)
     except (CorruptIndexError, OSError):
         return 0
-    return position_of(entries, offset)
+    return position_of(entries, end - 1)

@@ -39,6 +39,24 @@ def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegment
         start += len(data)
 
 
+def fetch_range(store: ObjectStore, copy: RemoteSegment, position: int, length: int) -> bytes:
+    """Return a range of a copy's segment file; of chunks that the plugin compressed, those that hold it are fetched.
+
+    Raises:
+        CorruptDataError: a chunk is damaged.
+    """
+    key = copy.layout.log_key(copy.metadata)
+    if copy.chunks is None:
+        return store.get_range(key, position, length)
+    start, found = 0, b""
+    for chunk in copy.chunks.chunks():
+        if start < position + length and position < start + chunk.original_size:
+            data = b"".join(_decompressed(store, key, chunk, store.get_range(key, chunk.position, chunk.size)))
+            found += data[max(position - start, 0) : position + length - start]
+        start += chunk.original_size
+    return found
+
+
 def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Event | None = None) -> None:
     """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
 
