@@ -4,6 +4,9 @@ An attempt that ended has deleted its objects, or was taken over by one that did
 than it answered it, so an object may appear when nobody looks for it any more. Only what a claim of ours names goes,
 after a grace by the store's clock that is longer than any attempt may take.
 
+A complete segment that another attempt finished without goes only after the one that remains was read whole and
+compared in the same call: names and sizes prove nothing, and it may be the last good one.
+
 An attempt that was killed, and that nobody went on with, is ended first. If it is alive after all, it finds that its
 claim has changed, and makes nothing visible.
 """
@@ -11,15 +14,19 @@ claim has changed, and makes nothing visible.
 from __future__ import annotations
 
 import logging
+import shlex
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.check.read_first import read_remaining
 from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.own_objects import claim_protocol
 from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
-from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.errors import CorruptDataError, TransientError
+from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
 _log = logging.getLogger(__name__)
 GRACE_MS = STALE_AFTER_MS
@@ -28,13 +35,15 @@ GRACE_MS = STALE_AFTER_MS
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The number of deleted objects, and the objects that could not be deleted."""
+    """The number of deleted objects, the objects that could not be deleted, and why complete segments stay."""
 
     objects: int = 0
     failures: tuple[DeleteFailure, ...] = ()
+    doubts: tuple[CorruptDataError, ...] = ()
 
     def __add__(self, other: Swept) -> Swept:
-        return Swept(self.objects + other.objects, (*self.failures, *other.failures))
+        failures, doubts = (*self.failures, *other.failures), (*self.doubts, *other.doubts)
+        return Swept(self.objects + other.objects, failures, doubts)
 
     def check(self) -> None:
         """See that nothing is left. Raises TransientError: something could not be deleted."""
@@ -58,15 +67,37 @@ def _old_leftovers(store: ObjectStore, found: RemoteInventory) -> list[RemoteSeg
 
 
 def sweep_partition(store: ObjectStore, found: RemoteInventory) -> Swept:
-    """Delete the old leftovers; again is fine, and so is being killed."""
+    """Delete the old leftovers; again is fine, and so is being killed.
+
+    Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
     done, superseded = Swept(), found.superseded
     for each in _old_leftovers(store, found):
-        if each in superseded or _is_ended(store, each):
+        if each in superseded and isinstance(each, RemoteSegment) and (doubt := _doubt(store, found, each)):
+            _log.warning(doubt.message)
+            done += Swept(doubts=(doubt,))
+        elif each in superseded or _is_ended(store, each):
             failures = delete_visible_first(store, each.keys)
             deleted = len(each.keys) - len(failures)
             _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
             done += Swept(deleted, failures)
     return done
+
+
+def _doubt(store: ObjectStore, found: RemoteInventory, superseded: RemoteSegment) -> CorruptDataError | None:
+    """Return why a complete segment stays; None if the one that was finished without it is read, and right."""
+    finished = None if superseded.claim is None else superseded.claim.finished
+    remaining = next(each for each in found.segments if each.segment_id == finished)
+    expiry = BrokerExpiry(store.now(), DEFAULT_PRODUCER_EXPIRATION_MS)
+    if not (why := read_remaining(RemoteLocation(store, remaining.layout), remaining, expiry).doubt):
+        return None
+    return CorruptDataError(
+        f"{found.partition}: {superseded.segment_id} at {superseded.start_offset} is superseded and stays: "
+        f"{remaining.segment_id}, which was finished in its place, is not proven right: {why}",
+        hint=f"tiersnap verify --remote {shlex.quote(store.uri)} --depth full",
+        segment_id=superseded.segment_id,
+    )
 
 
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:

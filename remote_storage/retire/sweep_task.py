@@ -55,5 +55,5 @@ class SweepTask:
             swept = sweep_partition(self.location.store, found)
         except TiersnapError as error:
             return SweptPartition(name, 0, error.message)
-        failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None
-        return SweptPartition(name, swept.objects, failure)
+        failures = [f"{each.key}: {each.reason}" for each in swept.failures] + [each.message for each in swept.doubts]
+        return SweptPartition(name, swept.objects, next(iter(failures), None))

@@ -211,6 +211,7 @@ class HostTier:
         try:
             swept = sweep_partition(job.store, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
+            done.errors.extend(swept.doubts)
             swept.check()
         except TiersnapError as error:
             done.errors.append(error)

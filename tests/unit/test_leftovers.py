@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ from tiersnap.remote_storage.stores.probe import PROBES
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 
@@ -182,3 +184,51 @@ def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
     found = claim_protocol.read_claim(store, segment)
     assert found is not None
     assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)
+
+
+def superseded(store: DirectoryStore, source: Path) -> tuple[str, str]:
+    """A whole copy of the segment at 10 that another attempt finished without; the ids of both."""
+    assert run(store, source, "run-1").errors == []
+    (claim,) = (each for each in list_claims(store, ORDERS) if each.segment.base_offset == 10)
+    first = claim.holder.segment_id
+    attempt = Attempt(new_segment_id(), "run-2")
+    for info in [info for info in store.list() if first in info.key]:
+        data = store.get(info.key).replace(first.encode(), attempt.segment_id.encode())
+        store.put_if_absent(info.key.replace(first, attempt.segment_id), data)
+    # As if the first attempt had been killed before it said that it had finished.
+    told = replace(claim, attempts=(claim.holder, attempt), finished=attempt.segment_id)
+    (key,) = (info.key for info in store.list("claims/") if f"/{10:020d}-" in info.key)
+    store.replace(key, told.encode())
+    found = list_remote_partition(aiven(store), ORDERS)
+    assert [each.segment_id for each in found.superseded] == [first]
+    return first, attempt.segment_id
+
+
+def keys_of(store: DirectoryStore, segment_id: str) -> set[str]:
+    return {info.key for info in store.list(keys.partition_segments(ORDERS)) if segment_id in info.key}
+
+
+def test_tier_removes_a_superseded_copy_once_the_one_that_remains_was_read(store: DirectoryStore, source: Path) -> None:
+    first, second = superseded(store, source)
+    done = run(store, source, "run-3")
+    assert (done.errors, done.leftovers_removed) == ([], 3)
+    assert (keys_of(store, first), len(keys_of(store, second))) == (set(), 3)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes"])
+def test_tier_keeps_and_names_a_superseded_copy_beside_a_damaged_one(
+    store: DirectoryStore, source: Path, suffix: str
+) -> None:
+    """The finished copy has the right sizes, and zeros in one object."""
+    first, second = superseded(store, source)
+    path = next((store.root / key) for key in keys_of(store, second) if key.endswith(suffix))
+    path.write_bytes(bytes(path.stat().st_size))
+    before = keys_of(store, first)
+    done = run(store, source, "run-3")
+    assert keys_of(store, first) == before and len(before) == 3
+    assert [each.exit_code for each in done.errors] == [ExitCode.DATA_CORRUPT]
+    assert f"{first} at 10 is superseded and stays" in done.errors[0].message
+    left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
+    (swept,) = SweepTask(aiven(store))(iter([pa.RecordBatch.from_pylist([left], schema=LEFT)]))
+    assert first in swept.to_pylist()[0]["failure"]
+    assert keys_of(store, first) == before
