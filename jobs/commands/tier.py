@@ -174,6 +174,12 @@ class TierSummary:
 @opt.leave_to_broker_option
 @publishing_options
 @opt.every_boundary_option
+@click.option(
+    "--upload-again",
+    metavar="SEGMENT_ID",
+    multiple=True,
+    help="Read this upload of tiersnap whole; if it is damaged upload the segment again, under a new id.",
+)
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @remote_checks_option
 @metrics_options
@@ -184,6 +190,7 @@ def tier(
     left_for: int | None,
     publishing: PublishRequest,
     every_boundary: bool,
+    upload_again: tuple[str, ...],
     report: Path | None,
     checks_file: Path | None,
     sinks: Sinks,
@@ -231,6 +238,7 @@ def tier(
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     host = replace(host, asks_forgotten=report is not None or sinks.is_any)
+    host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)

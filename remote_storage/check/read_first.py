@@ -89,6 +89,32 @@ def find_doubts(
     return doubts
 
 
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """Why segments are wrong, by segment id.
+
+    Attributes:
+        damaged: wrong in themselves.
+        differing: right in themselves, and not the segments of the local log: the others hold another log.
+    """
+
+    damaged: dict[str, str]
+    differing: dict[str, str]
+
+
+def split_doubts(
+    location: RemoteLocation,
+    partition: TopicIdPartition,
+    ids: Collection[str],
+    compare: CompareLocally | None,
+    expiry: BrokerExpiry,
+) -> Doubts:
+    """Find the doubts, and tell damage from another log; see `find_doubts`."""
+    doubts = find_doubts(location, partition, ids, compare, expiry)
+    damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
+    return Doubts(damaged, {each: why for each, why in doubts.items() if each not in damaged})
+
+
 def compare_whole(
     location: RemoteLocation,
     segments: Sequence[RemoteSegment],

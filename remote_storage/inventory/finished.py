@@ -1,7 +1,8 @@
 """Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
 
 A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
-the next run then deletes this one.
+the next run then deletes this one. Nor does a copy count whose claim was finished again with the same offsets: it lost
+objects, or was damaged.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -71,13 +73,19 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
         _log.warning("copy left out: segment=%s because=%s", segment, error.message)
         return False
     named = claim is not None and claim.names(copy.segment_id)
-    if claim is None or not named or claim.finished == copy.segment_id:
+    if claim is None or claim.finished == copy.segment_id:
         return True
+    if not named:
+        return not (copy.segment_id in claim.kept and _is_replaced(inventory, claim, copy))
     # Of a copy in the other layout readers of this one know nothing.
     if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
         return True
     _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
     return False
+
+
+def _is_replaced(inventory: RemoteInventory, claim: Claim, copy: RemoteSegment) -> bool:
+    return any(each.segment_id == claim.finished and each.bounds == copy.bounds for each in inventory.segments)
 
 
 def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:

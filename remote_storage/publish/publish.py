@@ -262,6 +262,7 @@ class Publish:
                 stuck=wanted if is_paused_later else (),
                 complete_segments=whole,
                 doubts=self._find_doubts,
+                remote=self.location.store.uri,
             )
         return [self._of_leader(plan) for plan in plans]
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from tiersnap.remote_storage.check.broker_attempts import ComparedAttempts, compare_attempts
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.check.read_first import find_doubts
+from tiersnap.remote_storage.check.read_first import split_doubts
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
@@ -152,13 +152,12 @@ class Unblock:
             local = self._local_log(partition, begins) if begun or ours else None
             found = compare_attempts(location, partition, begun, local, expiry)
             deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
-            doubts = find_doubts(location, partition, ours, None if local is None else local.compare, expiry)
-            # The others hold another log than this host: nothing of them is uploaded again, and nothing published.
-            damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
+            # Nothing that differs is uploaded again, and nothing of that log is published.
+            doubts = split_doubts(location, partition, ours, None if local is None else local.compare, expiry)
             right |= found.right
-            differing |= {each: why for each, why in doubts.items() if each not in damaged}
-            wrong |= deleted | found.wrong | damaged
-            for segment_id, why in (found.wrong | damaged).items():
+            differing |= doubts.differing
+            wrong |= deleted | found.wrong | doubts.damaged
+            for segment_id, why in (found.wrong | doubts.damaged).items():
                 self.talk(f"{partition}: {segment_id}, which brokers do not read yet, is uploaded again: {why}")
         return ComparedAttempts(frozenset(right), wrong, differing)
 

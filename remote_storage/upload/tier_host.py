@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.inventory.known_manifests import KnownManifests
@@ -21,6 +21,7 @@ from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.stored_snapshots import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_partition
+from tiersnap.remote_storage.upload.upload_again import damaged_uploads
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
 from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
@@ -111,6 +112,17 @@ class HostTier:
         """Return it as it tiers beside brokers, by what a cluster says; see BesideBrokers."""
         beside = BesideBrokers(left_for=left_for, tasks=answer.tasks)
         return replace(self, beside=beside, records=answer.records)
+
+    def uploading_again(self, ids: Collection[str], found: Iterable[tuple[NamedLogDir, Partition]]) -> HostTier:
+        """Return it as it uploads those of our segments again that are damaged; see damaged_uploads."""
+        if not ids:
+            return self
+        partitions = (
+            (named.log_dir.filesystem, replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic)))
+            for named, each in found
+        )
+        damaged = damaged_uploads(self.location, ids, partitions, self._expiry)
+        return replace(self, wrong=self.wrong | damaged)
 
     def prepare_store(self, topic: re.Pattern[str] | None) -> SweptStore:
         """Refuse a store that keeps no conditions, and remove what killed processes left; not without `apply`.

@@ -28,10 +28,10 @@ def now_of(world: World) -> tuple[str, str]:
     return "--now", datetime.fromtimestamp(world.store.time // 1000, UTC).isoformat()
 
 
-def tier(world: World, hand: Hand, host: str, *, asks: bool = False) -> ExitCode:
-    """`tiersnap tier` on one of the hosts; if it `asks`, of the cluster."""
+def tier(world: World, hand: Hand, host: str, *words: str, asks: bool = False) -> ExitCode:
+    """`tiersnap tier` on one of the hosts, with other `words` as well; if it `asks`, of the cluster."""
     cluster = CLUSTER if asks else ()
-    return type_command("tier", world.disks[host], *REMOTE, *cluster, *now_of(world), "--apply")
+    return type_command("tier", world.disks[host], *REMOTE, *cluster, *now_of(world), *words, "--apply")
 
 
 def publish(world: World, hand: Hand) -> ExitCode:

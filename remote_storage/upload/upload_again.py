@@ -1,0 +1,61 @@
+"""Read uploads of ours that somebody doubts: those that are damaged are uploaded again, under new ids."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from tiersnap.remote_storage.check.local_log import LocalLog
+from tiersnap.remote_storage.check.read_first import split_doubts
+from tiersnap.remote_storage.errors import DivergedLogError
+from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
+
+
+def damaged_uploads(
+    location: RemoteLocation,
+    ids: Collection[str],
+    partitions: Iterable[tuple[FileSystem, Partition]],
+    expiry: BrokerExpiry,
+) -> frozenset[str]:
+    """Read segments whole, and compare them with the local log; return the ids of those that are damaged.
+
+    Args:
+        ids: of segments that tiersnap uploaded.
+        partitions: of this host.
+
+    Raises:
+        UsageError: an id is of no complete segment of ours in these partitions.
+        DivergedLogError: a segment is right in itself, and of another log.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+    left, damaged = set(ids), set[str]()
+    for filesystem, partition in partitions:
+        name = name_of(partition)
+        listed = list_remote_partition(location, name).segments if left else ()
+        found = {each.segment_id for each in listed if each.segment_id in left and not each.is_brokers}
+        if not found:
+            continue
+        begins = Beginnings(partial(beginning, Observe(location, unbelieved=found), expiry))
+        doubts = split_doubts(location, name, found, LocalLog(filesystem, partition, begins).compare, expiry)
+        for segment_id, why in doubts.differing.items():
+            raise DivergedLogError(
+                f"{name}:{segment_id}: {why}",
+                hint="two logs with one topic id: tier from the replica whose log is in remote storage",
+            )
+        damaged |= doubts.damaged.keys()
+        left -= found
+    if left:
+        raise UsageError(
+            f"--upload-again {min(left)}: no complete segment with this id in {location.store.uri} that tiersnap "
+            "uploaded of a partition in LOGDIR",
+            hint="tiersnap publish names the ids of damaged uploads; brokers' segments are mended by tiersnap mend",
+        )
+    return frozenset(damaged)
