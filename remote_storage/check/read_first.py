@@ -91,7 +91,7 @@ def find_doubts(
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """Why segments are wrong, by segment id.
+    """The reasons why segments are wrong, by segment id.
 
     Attributes:
         damaged: wrong in themselves.

@@ -2,7 +2,7 @@
 
 Brokers and tiersnap copied closed segments, some of them twice, and some attempts ended without a record. Then the
 store damaged, lost or mixed up objects, local retention deleted segments, and a clone of the log was written on by
-itself.
+itself. A backup was made before that, and some of its objects are damaged, too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from random import Random
 from tests.protocol import damages
 from tests.protocol.commands import CLUSTER, REMOTE, now_of, type_command
 from tests.protocol.logs import BASES, PARTITION, ROLLED_LATER, Clone, new_disk, template
+from tests.protocol.memory_store import MemoryStore
 from tests.protocol.readable_world import ReadableWorld, base_of, log
 from tests.protocol.world import DAY
 from tests.reference.kept_proof import keep_proof
@@ -43,9 +44,10 @@ class History:
     """One of them; `play` raises what a command breaks.
 
     Attributes:
-        done: (command, exit code, what it changed).
+        done: (command, exit code, what it changed); "put back" if a log came from the backup.
         spoiled: ids of segments that the store damaged.
         retained: where segments began that only remote storage has.
+        backup: a directory with a copy of the objects, each under the name of its segment.
     """
 
     seed: int
@@ -61,6 +63,7 @@ class History:
         self.clone = dice.choice(CLONES)
         snapshots = {*dice.sample(BASES[1:], dice.randint(0, 2))} if self.is_stuck else {*BASES}
         bases, is_local = {"a": BASES, "b": dice.choice((BASES, ROLLED_LATER))}, self.layout != "aiven"
+        self.backup = self.folder / "backup"
         self.world = world = ReadableWorld(dice, self.folder, bases, snapshots, local_layout=is_local)
         world.disks["clone"] = new_disk(self.folder / "clone", BASES, {*BASES}, self.clone)
         world.cluster.of_brokers[STORAGE_MANAGER] = MANAGERS[self.layout]
@@ -71,9 +74,11 @@ class History:
         """Let the past happen, then some commands."""
         self._make_segments()
         self._pause()
+        self._back_up()
         with self.world.event():
             self._retain()
             self._spoil()
+            self._lose_what_only_the_backup_has()
         for _ in range(self.dice.randint(2, 4)):
             self._run(*self._words())
             self._pause()
@@ -81,8 +86,18 @@ class History:
     def _run(self, *words: Word) -> None:
         self.world.changed.clear()
         self.world.events.append(" ".join(map(str, words)))
+        before = {*self.world.store.objects}
         (code,) = self.world.run({words[0]: lambda _: type_command(*words)}).values()
+        if any(self._is_from_backup(key, words) for key in self.world.store.objects.keys() - before):
+            self.world.changed.add("put back")
         self.done.append((str(words[0]), code, frozenset(self.world.changed)))
+
+    def _is_from_backup(self, key: str, words: Sequence[Word]) -> bool:
+        """Whether the backup alone has a log that a command put; its log directory does not."""
+        if "--from" not in words or not key.endswith(".log") or not (self.backup / key).exists():
+            return False
+        disk = Path(words[words.index("--log-dir") + 1])
+        return not (disk / "orders-0" / f"{base_of(key):020d}.log").exists()
 
     def _pause(self) -> None:
         self.world.advance(self.dice.choice((10_000, 2 * DAY)))
@@ -125,6 +140,7 @@ class History:
         dice = self.dice
         words: list[Word] = ["mend", *CLUSTER, *self._where, "--unproven", "--allow-plaintext", *now_of(self.world)]
         words += [self._disk()]
+        words += ["--from", self.backup] if dice.random() < 0.5 else []
         words += ["--depth", dice.choice(("snapshots", "full", "full"))]
         words += ["--delete-bad"] if dice.random() < 0.6 else []
         return (*words, "--apply")
@@ -160,6 +176,21 @@ class History:
             cluster.append(SegmentUpdate(made.id, 1, store.time, each))
         self.world.events.append(f"{state.name} {made.id.segment_id} at {base}{' of the clone' if clone else ''}")
 
+    def _back_up(self) -> None:
+        """Copy the objects of segments to a directory, and damage, mix up or lose some of them there."""
+        dice, copied = self.dice, MemoryStore()
+        segments = {key: data for key, data in self.world.store.objects.items() if not key.startswith("claims/")}
+        copied.objects = dict(segments)
+        for key in dice.sample(sorted(segments), min(len(segments), dice.choice((0, 0, 1, 2, 4)))):
+            damage = dice.choice([*damages.DAMAGES, partial(damages.mix_up, dice=dice)])
+            if key in copied.objects:
+                damage(copied, key)
+        for key, stored in copied.objects.items():
+            path = self.backup / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(stored.data)
+        self.backup.mkdir(exist_ok=True)
+
     def _spoil(self) -> None:
         store, dice = self.world.store, self.dice
         logs = sorted(key for key in store.objects if key.endswith(".log"))
@@ -175,6 +206,18 @@ class History:
             target = dice.choice((key, key, key, *others))
             damage(store, target)
             self.world.events.append(f"{getattr(damage, 'func', damage).__name__} {target}")
+
+    def _lose_what_only_the_backup_has(self) -> None:
+        """The store loses a segment, or its log, whose local files retention deleted."""
+        dice, objects = self.dice, self.world.store.objects
+        if not self.retained or dice.random() < 0.6:
+            return
+        base = dice.choice(sorted(self.retained))
+        found = sorted(key for key in objects if not key.startswith("claims/") and f"/{base:020d}-" in key)
+        for key in found if dice.random() < 0.5 else [each for each in found if each.endswith(".log")]:
+            damages.lose(self.world.store, key)
+            self.spoiled.add(key.rpartition(".")[0][-22:])
+            self.world.events.append(f"lose {key}")
 
     def _retain(self) -> None:
         """Local retention deletes the oldest segments of the leader that remote storage has."""
