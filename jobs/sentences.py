@@ -126,12 +126,13 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
         )
 
 
-def tell_not_asked(output: Output, verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str]) -> None:
-    """Say how many segments brokers uploaded of which no record is known; nothing if there is none."""
+def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str]) -> None:
+    """Say how many segments are in remote storage of which no record is known, and what comes next; UPLOADED last."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
-    if count := verdicts.get(Verdict.IN_REMOTE, 0):
-        output.talk(f"{count_of(count, 'segment')} {Verdict.IN_REMOTE}: {step_of(Verdict.IN_REMOTE)}")
+    for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
+        if count := verdicts.get(verdict, 0):
+            output.talk(f"{count_of(count, 'segment')} {verdict}: {step_of(verdict)}")
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:

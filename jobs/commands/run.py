@@ -22,9 +22,9 @@ from tiersnap.jobs.sentences import (
     tell_failures,
     tell_finished_copies,
     tell_forgetful,
+    tell_in_remote,
     tell_left_to_brokers,
     tell_mended,
-    tell_not_asked,
     tell_unknown_encryption,
 )
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
@@ -308,8 +308,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
         output.talk(*(f"--scan window does not see {unseen}" for unseen in UNSEEN), "--scan exact sees all of it")
-    tell_not_asked(output, verdicts, NEXT_STEP.__getitem__)
-    lines = next_steps(verdicts)
+    output.warn(*next_steps(verdicts))
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
             f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "
@@ -325,8 +324,9 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
         what = "no object was written and no Delta version committed"
-        output.talk(f"nothing to do: {what}" if is_fine and not lines else what)
-    output.warn(*lines)
+        is_done = is_fine and not verdicts.get(Verdict.UPLOADED)
+        output.talk(f"nothing to do: {what}" if is_done else what)
+    tell_in_remote(output, verdicts, NEXT_STEP.__getitem__)
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:

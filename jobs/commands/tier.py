@@ -27,10 +27,10 @@ from tiersnap.jobs.sentences import (
     of_unlocated,
     tell_failures,
     tell_finished_copies,
+    tell_in_remote,
     tell_left_to_brokers,
     tell_leftovers,
     tell_mended,
-    tell_not_asked,
     tell_unknown_encryption,
 )
 from tiersnap.jobs.situation.options import OF_CLUSTER, situation_options
@@ -314,6 +314,7 @@ def _tell_next(
     output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool, is_fine: bool
 ) -> None:
     from tiersnap.snapshot.gate.commands import next_steps
+    from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     output.warn(*of_unlocated(done.unlocated, remote=False))
@@ -322,8 +323,8 @@ def _tell_next(
     def step_of(verdict: Verdict) -> str:
         return place.beside(done.file_of(verdict)).clears(verdict)
 
-    tell_not_asked(output, done.verdicts, step_of)
-    lines = next_steps(done.verdicts, step_of)
+    for line in next_steps(done.verdicts, step_of):
+        output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         what = f"nothing was written to remote storage; next: {again('--apply')}"
@@ -331,7 +332,6 @@ def _tell_next(
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_tiered and not info.snapshots_written:
-        is_done = is_fine and not lines
+        is_done = is_fine and not done.verdicts[Verdict.UPLOADED]
         output.talk("nothing to do: no object was written" if is_done else "no object was written")
-    for line in lines:
-        output.warn(line)  # a cron line that is quiet mails it
+    tell_in_remote(output, done.verdicts, step_of)

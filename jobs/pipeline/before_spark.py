@@ -16,7 +16,9 @@ import pyarrow as pa
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks, check_cluster
+from tiersnap.remote_storage.cluster.records_task import ReadRecords, wanted_of_cluster, wanted_of_replicas
 from tiersnap.remote_storage.layouts.remote_location import open_location
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
 from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -47,6 +49,14 @@ def started(spark: SparkSession | Session) -> SparkSession:
 
 
 @dataclass(frozen=True)
+class RecordsInput:
+    """The records that executors read: rows of records_task.WANTED, and the task."""
+
+    wanted: pa.RecordBatch
+    task: ReadRecords
+
+
+@dataclass(frozen=True)
 class RunInput:
     """The input of a run; `leaders` are rows of LEADERS, they and `copy_tasks` None where no cluster is asked."""
 
@@ -56,6 +66,7 @@ class RunInput:
     copy_tasks: CopyTasks | None = None
     told: Mapping[str, ToldOfPartition] = field(default_factory=dict)  # by folder name
     teller: TellBrokers | None = None  # publishes what is uploaded
+    records: RecordsInput | None = None  # None if neither a cluster nor a source has records
 
     @property
     def topics(self) -> set[str]:
@@ -85,15 +96,20 @@ def run_input(
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.apply else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
-    given = RunInput(found, store, told=told)
+    replicas = wanted_of_replicas(found.metadata_replicas)
+    records = None if replicas is None else RecordsInput(replicas, ReadRecords())
+    given = RunInput(found, store, told=told, records=records)
     if cluster is None:
         return given
     check_cluster(cluster, found.owners)
     given = replace(given, teller=publishes(store))
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
+    names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
+    wanted = wanted_of_cluster(cluster, names)
+    task = ReadRecords(cluster.bootstrap_server, cluster.properties)
+    given = replace(given, records=None if wanted is None else RecordsInput(wanted, task))
     if settings.left_for is not None:
-        names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
         given = replace(given, copy_tasks=ask_copy_tasks(cluster, names, found.owners).tasks)
     has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
     if settings.leaders or not has_replicas:
@@ -111,6 +127,8 @@ class Discovered:
     collected_log_dirs: dict[str, str]  # the same as a path on that host
     owners: dict[str, MetaProperties]  # of each source whose disk it is, where it says so
     unnamed: set[str] = field(default_factory=set)  # folders of partitions whose log start no checkpoint names
+    # number and source of each replica of a partition of `__remote_log_metadata`
+    metadata_replicas: list[tuple[int, str]] = field(default_factory=list)
 
 
 def discover(
@@ -145,6 +163,8 @@ def discover(
             found.collected_log_dirs[uri] = source.collected_log_dir
         for folder in source.folders:
             name = split_folder_name(folder)
+            if name is not None and name[0] == METADATA_TOPIC and source.collected_from is None:
+                found.metadata_replicas.append((name[1], uri))
             if name is not None and matches_topic(name[0], topic):
                 found.folders.append((uri, folder))
                 known = source.log_starts.get(name)

@@ -12,7 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline import schemas
-from tiersnap.jobs.pipeline.grouping import of_batches
+from tiersnap.jobs.pipeline.before_spark import RecordsInput
+from tiersnap.jobs.pipeline.grouping import by_key, of_batches
+from tiersnap.remote_storage.cluster.records_task import FOUND
 from tiersnap.snapshot.tables.remote_log_segments import (
     ATTEMPT_KEY,
     COPY_FINISHED,
@@ -23,7 +25,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     TOPIC_PARTITION,
 )
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, NOTHING_TOLD, SourceFolder, ToldOfPartition
+from tiersnap.snapshot.tasks.list_partitions import FOLDER_ROWS, FOLDERS, NOTHING_TOLD, SourceFolder, ToldOfPartition
 
 FOLDERS_PER_TASK = 200
 
@@ -33,21 +35,37 @@ def folders(
     found: Sequence[tuple[str, str]],
     *,
     told: Mapping[str, ToldOfPartition] = MappingProxyType({}),
+    records: RecordsInput | None = None,
     per_task: int = FOLDERS_PER_TASK,
 ) -> DataFrame:
     """(log directory, folder name) pairs as rows, spread over tasks, with what is told of a folder's partition.
 
     Spark answers a plan from the cache of an equal one, of whichever run and session of the application. Files change,
     and no plan says so; each call gives a plan that equals no other.
+
+    Args:
+        records: those that tasks read, each partition of `__remote_log_metadata` once.
     """
     rows = (SourceFolder(*each, told.get(each[1], NOTHING_TOLD)) for each in found)
-    table = pa.Table.from_batches([FOLDER_ROWS.batch(rows)])
-    is_of_its_own = F.lit(uuid.uuid4().hex).isNotNull()
-    return (
-        spark.createDataFrame(table)
-        .where(is_of_its_own)
-        .repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
-    )
+    made = _of_its_own(spark, FOLDER_ROWS.batch(rows))
+    if records is not None:
+        read = by_key(
+            _of_its_own(spark, records.wanted),
+            ["number"],
+            [],
+            lambda _, batches: records.task(batches),
+            schemas.of_arrow(FOUND),
+        )
+        # A partition whose number of metadata partitions was raised has records in two of them.
+        read = read.groupBy("folder").agg(F.flatten(F.collect_list("records")).alias("read"))
+        joined = made.join(read, on="folder", how="left")
+        made = joined.withColumn("records", F.coalesce("read", "records")).select(*FOLDERS.names)
+    return made.repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
+
+
+def _of_its_own(spark: SparkSession, rows: pa.RecordBatch) -> DataFrame:
+    table = spark.createDataFrame(pa.Table.from_batches([rows]))
+    return table.where(F.lit(uuid.uuid4().hex).isNotNull())
 
 
 def list_partitions(
@@ -127,7 +145,8 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     """Rows to append to `remote_log_segments` so that it says what was found.
 
     Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
-    run did not see is there again once it is seen.
+    run did not see is there again once it is seen. That a record names a copy is remembered; that none does is true of
+    the run alone that read the records.
     """
     found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
     # A failure that entered no state has no order. All rows are read, as `changes.lost` reads them.
@@ -139,14 +158,17 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     attempts = both.agg(F.expr("any_value(found, true)").alias("found"), F.max_by("known", "_order").alias("known"))
     looked_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
     starts = looked_at.groupBy(*TOPIC_PARTITION).agg(F.expr("any_value(segments[0].base_offset)").alias("local_start"))
+    published = "coalesce(found.is_published, if(known.is_published, true, null))"
     # A copy of ours counted while nobody knew that another attempt has its claim.
     has_come = f"""found is not null and (known is null or known.state = '{DELETE_FINISHED}'
         or (known.state = '{COPY_STARTED}' and found.state = '{COPY_FINISHED}')
-        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours))"""
+        or (known.state = '{COPY_FINISHED}' and found.state = '{COPY_STARTED}' and found.is_ours)
+        or (known.state = found.state and not known.is_published <=> {published}))"""
     is_gone = f"""found is null and known.state in ('{COPY_STARTED}', '{COPY_FINISHED}')
         and known.next_base_offset > local_start"""
     gone = F.col("known").withField("state", F.lit(DELETE_FINISHED)).withField("run", F.lit(run).cast("long"))
-    row = F.when(F.expr(has_come), F.col("found")).when(F.expr(is_gone), gone).alias("row")
+    told = F.col("found").withField("is_published", F.expr(published))
+    row = F.when(F.expr(has_come), told).when(F.expr(is_gone), gone).alias("row")
     return (
         attempts.join(starts, on=list(TOPIC_PARTITION), how="left").select(row).where("row is not null").select("row.*")
     )

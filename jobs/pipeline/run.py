@@ -162,7 +162,7 @@ class _Run:
         self._outcome.finding_count = len(found.findings)
         self._outcome.kinds |= {each.finding_kind for each in found.findings if not each.is_gone}
         listed = listing.list_partitions(
-            listing.folders(self._spark, found.folders, told=self._given.told),
+            listing.folders(self._spark, found.folders, told=self._given.told, records=self._given.records),
             ListPartitions(
                 self._settings.topic_ids,
                 self._look,

@@ -98,6 +98,9 @@ class Observe:
             len(leftovers_of(found)),
         )
 
+    def with_records(self, records: Records) -> Observe:
+        return replace(self, records=records)
+
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         return find_start(self.location.store, name_of(partition), copies)
 

@@ -125,7 +125,6 @@ NEXT_STEP: dict[Verdict, str] = {verdict: Place().clears(verdict) for verdict in
 
 
 def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str] = NEXT_STEP.__getitem__) -> list[str]:
-    """Return a line for each verdict that a person must clear, the worst first, and one for UPLOADED segments."""
-    wanted = BLOCKED | {Verdict.UPLOADED}
-    waiting = [each for each in SEVERITY if each in wanted and verdicts.get(each)]
+    """Return a line for each verdict that a person must clear, the worst first."""
+    waiting = [each for each in SEVERITY if each in BLOCKED and verdicts.get(each)]
     return [f"{count_of(verdicts[each], 'segment')} {each}: {step_of(each)}" for each in waiting]

@@ -12,6 +12,7 @@ from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.remote_listing import NOTHING_SEEN, ClaimedStart, ListedCopy, RemoteListing, RemoteLook
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.replay.replay_start import claimed_start, copies_up_to, is_continued
 from tiersnap.snapshot.replay.window_start import LeaderOffsets
 
@@ -52,8 +53,8 @@ class RemoteLister:
     wants_start: bool = False  # ask for a snapshot to start from, since no table has a state
     _away: list[str] = field(default_factory=list)
 
-    def with_remote(self, listing: PartitionListing) -> PartitionListing:
-        """Return the listing with what remote storage holds of the partition."""
+    def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
+        """Return the listing with what remote storage holds of the partition, and what `records` tell of that."""
         partition, look = listing.partition, self.look
         wants_none = not partition.segments or partition.topic_id is None or bool(never_tiered_reason(partition))
         if look is None or wants_none:
@@ -61,6 +62,10 @@ class RemoteLister:
         if self._away:
             why = f"not asked after: {self._away[0]}"
             return replace(listing, remote_error=RecordedError(why, is_transient=True))
+        if records is not None and records.error:
+            return replace(listing, remote_error=RecordedError(f"{partition.name}: {records.error}", is_transient=True))
+        if records is not None:
+            look = look.with_records({(partition.topic, partition.partition): records})
         try:
             view = look(partition, listing.filesystem)
         except TiersnapError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE, RemoteState
 from tiersnap.snapshot.rows import Int32
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.replay.remote_records import Records
 
 
 class Encryption(StrEnum):
@@ -188,6 +191,9 @@ class RemoteLook(Protocol):
         Raises:
             TiersnapError: it cannot be known, or is of another log.
         """
+
+    def with_records(self, records: Records) -> RemoteLook:
+        """Return a look that says of copies what records tell of them."""
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
         """Return the first of these copies whose snapshot starts a replay. Raises TiersnapError: it cannot be known."""

@@ -6,7 +6,7 @@ proves that a record exists, and never that none does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -36,12 +36,14 @@ class PartitionRecords:
     Attributes:
         is_complete: all records of the partition were read.
         doubtful: ids of segments of which only records are left that brokers drop.
+        error: why the records could not be read; "" if they were.
     """
 
     topic_id: str
     segments: tuple[RecordedSegment, ...] = ()
     is_complete: bool = False
     doubtful: tuple[str, ...] = ()
+    error: str = ""
 
     @property
     def published(self) -> tuple[RecordedSegment, ...]:
@@ -74,6 +76,23 @@ class PartitionRecords:
 
 Records = Mapping[tuple[str, int], PartitionRecords]
 """By topic and partition number."""
+
+
+def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
+    """Return records of one partition that lie in several partitions of `__remote_log_metadata`; None of none.
+
+    A partition's records lie in one of them as long as their number stays.
+    """
+    parts = tuple(found)
+    if len(parts) < 2:
+        return next(iter(parts), None)
+    return PartitionRecords(
+        parts[0].topic_id,
+        tuple(segment for each in parts for segment in each.segments),
+        all(each.is_complete for each in parts),
+        tuple(sorted({name for each in parts for name in each.doubtful})),
+        next((each.error for each in parts if each.error), ""),
+    )
 
 
 def records_of(records: Records | None, topic: str, partition: int, topic_id: str | None) -> PartitionRecords | None:

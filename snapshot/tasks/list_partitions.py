@@ -21,6 +21,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry, fingerprint
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.replay.remote_listing import RemoteLook
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, merged
 from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
 from tiersnap.snapshot.replay.window_start import LeaderOffsets, proving_offset, window_offset
 from tiersnap.snapshot.rows import Int32, Rows
@@ -113,6 +114,12 @@ class SourceFolder:
     log_dir: str
     folder: str
     told: ToldOfPartition = NOTHING_TOLD
+    # Of `__remote_log_metadata`, also of other topics that had the name; none if no records were read.
+    records: tuple[PartitionRecords, ...] = ()
+
+    def records_of(self, topic_id: str | None) -> PartitionRecords | None:
+        """Return the records of the partition; None if none were read."""
+        return merged(each for each in self.records if each.topic_id == topic_id)
 
 
 FOLDER_ROWS = Rows(SourceFolder)
@@ -153,7 +160,8 @@ class ListPartitions:
             opened[found.log_dir] = open_source(found.log_dir)
         source = opened[found.log_dir]
         listed, partition = source.listed(found.folder, self.topic_ids, found.told.located)
-        listed = listed.with_remote(self._lister.with_remote(PartitionListing(source.filesystem, partition)))
+        listing = PartitionListing(source.filesystem, partition)
+        listed = listed.with_remote(self._lister.with_remote(listing, found.records_of(partition.topic_id)))
         if not isinstance(source, LogDirSource):
             return listed  # what was collected is decoded already
         if self.look is not None and self.living is not None and listed.remote_error is None:

@@ -253,8 +253,10 @@ def test_mend_puts_back_the_log_alone_that_was_lost(site):
 
 
 def tier(site: Site, topic: str) -> Ran:
-    """Tier a backup of the log directory: no broker runs beside it, and no cluster is asked."""
+    """Tier a backup of the log directory: no broker runs beside it, and no records are read."""
     log_dir = backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
+    for folder in log_dir.glob("__remote_log_metadata-*"):
+        shutil.rmtree(folder)
     return tiersnap("tier", log_dir, "--remote", site.right, "--layout", site.layout, "--topic", topic, "--apply")
 
 
@@ -358,7 +360,7 @@ def since(records: list[Record]) -> int:
 
 
 def tiered_by(ran: Fleet) -> list[int]:
-    return sorted(row["base_offset"] for row in ran.readiness if row["verdict"] == "UPLOADED")
+    return sorted(row["base_offset"] for row in ran.readiness if row["verdict"] in ("UPLOADED", "TIERED"))
 
 
 def test_no_batch_is_appended_twice_after_repair_of_a_log_that_begins_in_remote_storage(site):

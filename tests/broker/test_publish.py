@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.broker.harness.unblocking import killed_while_off, make_stick, option
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
+from tests.reference.command import tiersnap as typed
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.metadata.metadata_records import decode, encode
 
@@ -45,6 +47,17 @@ def tiered_files(tier: LocalTier) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-0-*/*")}
 
 
+def verdicts(broker: Broker, log_dir: Path, *words: str) -> list[dict[str, int]]:
+    """Closed segments of the topic by verdict, as `scan`, `doctor` and the plan of `tier` say."""
+    found = []
+    for command in ("scan", "tier"):
+        row = typed(command, log_dir, *remote_options(broker), *words).row(partition=f"{TOPIC}-0")
+        found.append({verdict: count for verdict, count in row["verdicts"].items() if verdict != "ACTIVE_SEGMENT"})
+    *place, _, _ = remote_options(broker)
+    (disk,) = json.loads(typed("doctor", log_dir, *place, *words).out)["result"]["log_dirs"]
+    return [*found, disk["in_remote"]]
+
+
 def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_copied_again(tmp_path):
     tier = LocalTier(tmp_path / "tier")
     disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
@@ -62,7 +75,13 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
 
         wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
         files = tiered_files(tier)
+        server = ("--bootstrap-server", broker.bootstrap)
+        assert verdicts(broker, disks.log_dir, *server) == [{"UPLOADED": 5}] * 3
+        assert verdicts(broker, disks.log_dir) == [{"UPLOADED": 5}] * 3, "its replica of the records has none"
         assert tiersnap(["-q", "publish", *publish_options(broker), "--apply"]) == 0
+        assert verdicts(broker, disks.log_dir, *server) == [{"TIERED": 5}] * 3
+        known = lambda: verdicts(broker, disks.log_dir) == [{"TIERED": 5}] * 3  # noqa: E731
+        wait_until(known, "the high watermark of the records is checkpointed", seconds=20, every=1)
         assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": 5, "COPY_SEGMENT_FINISHED": 5}
 
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})

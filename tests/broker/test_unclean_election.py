@@ -56,7 +56,8 @@ def test_the_log_of_the_new_leader_is_tiered_and_read_although_the_lost_one_had_
             def tiered() -> bool:
                 ran = tiersnap("tier", disks[node].log_dir, "--remote", tier.directory, *LAYOUT, "--apply")
                 assert ran.exit_code == 0, ran.err
-                return ran.row(partition=f"{TOPIC}-0")["verdicts"].get("UPLOADED") == len(closed)
+                verdicts = ran.row(partition=f"{TOPIC}-0")["verdicts"]
+                return sum(verdicts.get(each, 0) for each in ("UPLOADED", "TIERED")) == len(closed)
 
             wait_until(tiered, "all closed segments are tiered", seconds=60, every=1)
 

@@ -26,7 +26,7 @@ _EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_fold.
 
 DANGERS = (
     Danger(_COVERAGE, "a hole at the beginning is covered", "start <= start_offset and end_offset", "end_offset"),
-    Danger(_COVERAGE, "an incomplete copy covers", "[copy for copy in copies if copy.is_complete]", "list(copies)"),
+    Danger(_COVERAGE, "an incomplete copy covers", "[copy for copy in known if copy.is_complete]", "list(known)"),
     Danger(
         _TRUST, "an old batch may be young", '(theirs["last_offset"] < history_from)\n    same_t', "True\n    same_t"
     ),

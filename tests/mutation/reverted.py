@@ -24,10 +24,10 @@ REVERTED = (
         "if claim is None or claim.finished is None or ids & whole:",
     ),
     Danger(
-        "remote_storage/cluster/copy_tasks.py",
+        "snapshot/replay/remote_records.py",
         "a copy that was begun keeps a lost segment from being uploaded",
-        "if each.state is not SegmentState.COPY_SEGMENT_STARTED}",
-        "if True}",
+        "if each.state is not begun",
+        "if True",
     ),
     Danger(
         "remote_storage/upload/stored_snapshots.py",

@@ -277,8 +277,12 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
             before = known.get((*place, copy["segment_id"]))
             is_new = before is None or before["state"] == STATES[3] or (before["state"], copy["state"]) == STATES[:2]
             is_none_any_more = before is not None and (copy["state"], before["state"]) == STATES[:2] and copy["is_ours"]
-            if is_new or is_none_any_more:
-                rows.append({**of_it, **copy, **nothing, "object_bytes": 0, "rebuilt_indexes": {}, "run": run})
+            was_published = True if before is not None and before["is_published"] else None
+            published = was_published if copy["is_published"] is None else copy["is_published"]
+            is_told = before is not None and before["state"] == copy["state"] and before["is_published"] != published
+            if is_new or is_none_any_more or is_told:
+                told = {**copy, "is_published": published}
+                rows.append({**of_it, **told, **nothing, "object_bytes": 0, "rebuilt_indexes": {}, "run": run})
         if partition["error"] is None and partition["segments"]:
             local_start = partition["segments"][0]["base_offset"]
             rows += [

@@ -17,7 +17,8 @@ from tests.reference import fleet_joins
 from tests.reference.fleet_joins import Row, Tables, input_batches, key_of
 from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
-from tiersnap.jobs.pipeline.before_spark import discover
+from tiersnap.jobs.pipeline.before_spark import Discovered, discover
+from tiersnap.remote_storage.cluster.records_task import FOUND_ROWS, ReadRecords, wanted_of_replicas
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -29,6 +30,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.replay.expiry import BrokerExpiry, ReplayOptions, Scan
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
 from tiersnap.snapshot.tables.all_tables import TABLES
 from tiersnap.snapshot.tables.readiness import READINESS
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
@@ -110,6 +112,16 @@ class Ran:
         return self.commits == 0 and not self.segments_tiered
 
 
+def _records(found: Discovered, folder: str) -> tuple[PartitionRecords, ...]:
+    """Those of a partition in the replicas of `__remote_log_metadata` that the sources hold."""
+    read = []
+    for number in sorted({number for number, _ in found.metadata_replicas}):
+        wanted = wanted_of_replicas(each for each in found.metadata_replicas if each[0] == number)
+        assert wanted is not None
+        read += [row for row in _rows(ReadRecords()(iter([wanted]))) if row["folder"] == folder]
+    return tuple(records for each in FOUND_ROWS.read_dicts(read) for records in each.records)
+
+
 @dataclass
 class Runner:
     """`tiersnap run` on one source, one set of tables and one remote; each call is one run."""
@@ -151,6 +163,7 @@ class Runner:
         scan: Scan = Scan.EXACT,
         beside: BesideBrokers = NO_BROKERS,
         told: ToldOfPartition = NOTHING_TOLD,
+        records: tuple[PartitionRecords, ...] | None = None,
     ) -> Ran:
         self.runs += 1
         run_id, now = f"run-{self.runs}", self.runs if now is None else now
@@ -173,7 +186,7 @@ class Runner:
         found = discover(sources or (str(self.source),), topic)
         observe = Observe(RemoteLocation(store, self.layout), refuses_plaintext=True)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
-        folders = [SourceFolder(*each, told) for each in found.folders]
+        folders = [SourceFolder(*each, told, records or _records(found, each[1])) for each in found.folders]
         ran.listed = _rows(look(iter([FOLDER_ROWS.batch(folders)])))
 
         digest = options.digest(place=store.uri if apply else None)

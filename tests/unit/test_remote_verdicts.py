@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.protocol.situations import Place, found
 from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.fleet_run import Runner
 from tests.reference.metadata_replica import finished_in, published, records_of, write_replica
 from tests.reference.small_log import write_small_log
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS
@@ -19,6 +22,7 @@ from tiersnap.snapshot.gate.judge import judge
 from tiersnap.snapshot.gate.verdict import LEVEL, NEXT_STEP, Level, Verdict
 from tiersnap.snapshot.log.coverage import CopyFacts, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
 
 pytestmark = pytest.mark.unit
 
@@ -158,6 +162,33 @@ def test_a_published_segment_without_objects_is_a_gap_and_not_uploaded_again(upl
     assert_said(ran, 4)
     assert verdicts(ran) == {"TIERED": 2, "GAP_IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
     assert not list((tmp_path / "remote").rglob(f"{10:020d}-*.log"))
+
+
+def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_path: Path) -> None:
+    """By the tables of a warehouse; a run with nothing new commits nothing."""
+    write_small_log(tmp_path / "logs")
+    runner = Runner(tmp_path, tmp_path / "logs")
+    runner(now=NOW)
+    assert runner(now=NOW).verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
+    folder = write_replica(tmp_path / "logs", published(finished_in(tmp_path / "remote")[:2]))
+    topic = re.compile("orders")
+    for commits in (1, 0):
+        ran = runner(now=NOW, topic=topic)
+        assert (ran.verdicts, ran.commits) == ({"TIERED": 2, "UPLOADED": 1, "ACTIVE_SEGMENT": 1}, commits)
+    shutil.rmtree(folder)
+    assert runner(now=NOW).verdicts == {"TIERED": 2, "UPLOADED": 1, "ACTIVE_SEGMENT": 1}
+    absent = PartitionRecords("lZ6vvmajTWKDBUTV6SQAtQ", is_complete=True)
+    ran = runner(now=NOW, records=(absent,))
+    assert ran.verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
+    assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
+        "records were rea"
+    }
+    ran = runner(now=NOW)
+    assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
+        "no records were "
+    }
+    unread = PartitionRecords("lZ6vvmajTWKDBUTV6SQAtQ", error="b:9092 does not answer")
+    assert "b:9092 does not answer" in runner(now=NOW, records=(unread,)).errors[0]
 
 
 def rows_of(place: Place, *words: str) -> list[dict[str, str]]:

@@ -71,7 +71,8 @@ class Site:
                 log_dir = backup_of(log_dir, self.root / "backup")
             ran = tiersnap("tier", log_dir, *words)
             assert ran.exit_code == 0, ran.err
-            return ran.row(partition=f"{topic}-0")["verdicts"].get("UPLOADED") == CLOSED
+            verdicts = ran.row(partition=f"{topic}-0")["verdicts"]
+            return sum(verdicts.get(each, 0) for each in ("UPLOADED", "TIERED")) == CLOSED
 
         wait_until(is_done, f"{topic} is tiered", seconds=30, every=1)
 

@@ -254,7 +254,7 @@ def test_rules_and_dashboard_name_metrics_and_labels_that_there_are(name: str) -
 def test_each_alert_says_what_it_is_and_what_to_do() -> None:
     rules = yaml.safe_load((ROOT / "conf/prometheus/tiersnap.rules.yaml").read_text())
     (group,) = rules["groups"]
-    assert len(group["rules"]) == 5
+    assert len(group["rules"]) == 6
     for rule in group["rules"]:
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert re.search(r"tiersnap \w+|docs/runbook\.md", rule["annotations"]["description"])

@@ -1,0 +1,103 @@
+"""The records of `__remote_log_metadata` read by tasks: each of its partitions once, by the rows that want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.read_records import with_topic_ids
+from tiersnap.remote_storage.errors import MetadataTopicAbsentError
+from tiersnap.remote_storage.metadata.recorded import recorded, replicas
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir
+from tiersnap.snapshot.replay.remote_records import PartitionRecords
+from tiersnap.snapshot.rows import Int32, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRecords:
+    """A row of WANTED: what is read from the partition `number` of `__remote_log_metadata`.
+
+    Of a cluster the records of a partition; else all records of the replica in a log directory.
+    """
+
+    number: Int32
+    log_dir: str | None = None
+    topic: str | None = None
+    topic_id: str | None = None
+    partition: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """A row of FOUND: the records of a partition; `folder` is `<topic>-<partition>`."""
+
+    folder: str
+    records: tuple[PartitionRecords, ...]
+
+
+WANTED_ROWS, FOUND_ROWS = Rows(WantedRecords), Rows(FoundRecords)
+WANTED, FOUND = WANTED_ROWS.schema, FOUND_ROWS.schema
+
+
+def wanted_of_cluster(cluster: Cluster, partitions: Iterable[TopicPartition]) -> pa.RecordBatch | None:
+    """Return WANTED rows of the partitions that a cluster has; None if it has no `__remote_log_metadata`.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    named = with_topic_ids(cluster, partitions)
+    try:
+        topic = MetadataTopic.of(cluster)
+    except MetadataTopicAbsentError:
+        return None
+    rows = (WantedRecords(topic.partition_of(each), None, each.topic, each.topic_id, each.partition) for each in named)
+    return WANTED_ROWS.batch(rows)
+
+
+def wanted_of_replicas(replicas: Iterable[tuple[int, str]]) -> pa.RecordBatch | None:
+    """Return WANTED rows of replicas, given as number and URI of a log directory; None of none."""
+    rows = [WantedRecords(*each) for each in replicas]
+    return WANTED_ROWS.batch(rows) if rows else None
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """WANTED rows of one number -> FOUND rows, read once; what cannot be read is said in the rows."""
+
+    bootstrap_server: str | None = None  # of the cluster; None reads replicas
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the records."""
+        rows = list(WANTED_ROWS.read(batches))
+        if rows:
+            yield FOUND_ROWS.batch(FoundRecords(str(each), (records,)) for each, records in self._read(rows).items())
+
+    def _read(self, rows: Sequence[WantedRecords]) -> dict[TopicIdPartition, PartitionRecords]:
+        number = rows[0].number
+        if self.bootstrap_server is None:
+            log_dirs = _opened(each.log_dir for each in rows if each.log_dir is not None)
+            caches = [each.read() for each in replicas(log_dirs, lambda found: found == number).values()]
+            return {at: recorded(cache, at, is_complete=False) for cache in caches for at in cache.partitions()}
+        named = [TopicIdPartition(each.topic or "", each.topic_id, each.partition or 0) for each in rows]
+        try:
+            with MetadataReader(Cluster(self.bootstrap_server, self.properties), {number}) as reader:
+                cache = reader.read_to_end()
+                is_complete = not reader.log_starts[number]
+        except TiersnapError as error:
+            return {each: PartitionRecords(each.topic_id or "", error=error.message) for each in named}
+        return {each: recorded(cache, each, is_complete=is_complete) for each in named}
+
+
+def _opened(log_dirs: Iterable[str]) -> Iterator[LogDir]:
+    for each in log_dirs:
+        with suppress(TiersnapError):  # the listing of the partitions names it
+            yield open_log_dir(each)

@@ -1,0 +1,63 @@
+"""`run` with records of `__remote_log_metadata`: executors read them, and tables keep what they say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.log_builder import write_partition
+from tests.reference.metadata_replica import finished_in, published, write_replica
+from tests.spark.small_fleet import write_fleet
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.run import run
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.warehouse import Warehouse
+
+pytestmark = pytest.mark.spark
+
+
+def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
+    logs, remote = write_fleet(tmp_path / "logs", 2), tmp_path / "remote"
+
+    def ran() -> RunOutcome:
+        settings = RunSettings(
+            (str(logs),), str(remote), str(tmp_path / "warehouse"), topic="orders", left_for=None, apply=True
+        )
+        return run(spark, settings)
+
+    assert ran().verdicts == {"UPLOADED": 6, "ACTIVE_SEGMENT": 2}
+    segments = finished_in(remote)
+    first = [each for each in segments if each.id.partition == 0]
+    folders = [write_replica(logs, published(first), number=7)]
+    others = [each for each in segments if each.id.partition == 1]
+    folders.append(write_replica(logs, published(others[:1]), number=11))
+    tiered = {"TIERED": 4, "UPLOADED": 2, "ACTIVE_SEGMENT": 2}
+    found = ran()
+    assert (found.verdicts, found.counts.segments_tiered) == (tiered, 0)
+    again = ran()
+    assert (again.verdicts, again.did_nothing) == (tiered, True)
+    for folder in folders:
+        shutil.rmtree(folder)
+    forgets = ran()
+    assert (forgets.verdicts, forgets.did_nothing) == (tiered, True)
+    rows = Warehouse(spark, str(tmp_path / "warehouse")).read("remote_log_segments").where("is_published").collect()
+    assert {row.segment_id for row in rows} == {each.id.segment_id for each in [*first, *others[:1]]}
+    assert not any(row.is_ours for row in rows), "or they counted as uploaded by the run that saw the records"
+
+
+def test_records_of_another_topic_of_the_same_name_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    logs, remote = write_fleet(tmp_path / "logs", 1), tmp_path / "remote"
+    settings = [
+        RunSettings((str(logs),), str(remote), str(tmp_path / name), topic="orders", left_for=None, apply=True)
+        for name in ("first", "second")
+    ]
+    run(spark, settings[0])
+    write_replica(logs, published(finished_in(remote)))
+    shutil.rmtree(logs / "orders-0")
+    other = write_fleet(tmp_path / "other", 1) / "orders-0"
+    shutil.move(other, logs / "orders-0")
+    write_partition(logs, "orders", 0, {}, topic_id="MWJ6FHTfRYy67jzwZdeqSQ", leader_epochs=[(0, 0)], high_watermark=40)
+    assert run(spark, settings[1]).verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
