@@ -161,7 +161,7 @@ def doctor(
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.metrics.of_run import of_doctor
 
-    if situation.is_empty:
+    if situation.is_empty or situation.broker.value is not None:
         situation.log_dirs.require("log directories")
     verified = verified_partitions(checks_file)
     broker = situation

@@ -13,6 +13,7 @@ unknown fact is None.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,8 @@ _OPTION_OF = {
     "cluster": "--bootstrap-server HOST:PORT, and --command-config if its listeners have TLS or SASL",
 }
 AIVEN = "aiven"  # the layout, if nothing tells it
+# /proc shows the settings of a process to its user and to root alone.
+_NO_BROKER = "no broker runs on this host" + ("" if os.geteuid() == 0 else " that this user may look at")
 NO_LOCATION = RemoteView(None, AIVEN, S3Settings())
 T = TypeVar("T")
 
@@ -165,6 +168,8 @@ def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], li
         return fact, []
     try:
         ask(fact.value)
+    except MissingExtraError as error:  # nothing that is installed can ask it
+        return Known(None, error.message), []
     except TiersnapError as error:
         return Known(None, error.message), [error]
     return fact, []
@@ -210,7 +215,7 @@ def _broker(found: Sequence[BrokerSettings | str], given: Given) -> Known[Broker
         raise UsageError(f"{_several(known)}: which one?", hint=_one_command_each(known))
     if known:
         return Known(None, _several(known))
-    none = "no process holds .lock of the log directories" if given.log_dirs else "no broker runs on this host"
+    none = "no process holds .lock of the log directories" if given.log_dirs else _NO_BROKER
     return Known(None, next((each for each in found if isinstance(each, str)), none))
 
 
@@ -231,7 +236,10 @@ def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, .
         return Known(given.log_dirs, COMMAND_LINE)
     if broker.value is None:
         return Known(None, broker.source)
-    return Known(broker.value.log_dirs, broker.source)
+    named = broker.value.log_dirs
+    if not broker.value.pid and not any(Path(each).is_dir() for each in named):
+        return Known(None, f"{broker.source} names {', '.join(named)}, and this host has no such directory")
+    return Known(named, broker.source)
 
 
 def _remote(given: Given, broker: Known[BrokerSettings]) -> tuple[Known[RemoteView], str | None]:

@@ -123,6 +123,15 @@ def test_server_properties_of_a_stopped_broker_tell_all_but_the_cluster(log_dir:
     assert (found.cluster.value, found.cluster.source) == (None, "the broker does not run")
 
 
+def test_server_properties_of_a_container_tell_no_log_directory_of_this_host(tmp_path: Path) -> None:
+    found = given(server_properties=properties(tmp_path, "/nowhere/a,/nowhere/b"))
+    assert_location_is_that_of_the_broker(found.remote.value)
+    with pytest.raises(UsageError, match="/nowhere/a, /nowhere/b, and this host has no such directory"):
+        found.log_dirs.require("log directories")
+    ran = tiersnap("doctor", "--server-properties", tmp_path / "server.properties", "--remote", tmp_path)
+    assert_said(ran, 2, "log directories not known")
+
+
 def test_listener_with_tls_tells_no_cluster(log_dir: Path, tmp_path: Path) -> None:
     with started_broker(log_dir, properties(tmp_path, str(log_dir), S3 + "listeners=SSL://h:9093\n")):
         found = given(log_dir)
