@@ -88,6 +88,18 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     assert evidence == "SERVER_PROPERTIES"
     assert f"names {site.right}/" in sentence
 
+    # Nor does `tier` upload anything elsewhere beside the broker.
+    log_dir, elsewhere = site.broker.disks.log_dir, site.root / "elsewhere"
+    for place, layout in ((elsewhere, site.layout), (wrong, site.layout), (replica, site.layout)):
+        words = ("--remote", place, "--layout", layout, "--topic", "ledger", "--apply")
+        held = files(place)
+        ran = tiersnap("tier", log_dir, *words)
+        assert refused(ran) == "WrongPlaceError"
+        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
+        assert files(place) == held
+    ran = tiersnap("tier", log_dir, "--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--apply")
+    assert ran.row(partition="ledger-0")["verdicts"]["ALREADY_TIERED"] == CLOSED
+
     # Without them nothing proves a location, whatever it holds.
     hide_configuration(site.broker)
     for place in (site.right, replica, wrong):

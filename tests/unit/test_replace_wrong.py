@@ -233,6 +233,31 @@ def test_a_damaged_log_is_replaced_from_a_replica_and_by_nothing_else(right):
     assert log == (right.whole / f"churn-0/{right.records[2].start_offset:020d}.log").read_bytes()
 
 
+CUTS = {
+    "empty": lambda data: b"",
+    "inside the first header": lambda data: data[:30],
+    "behind the first batch": lambda data: data[: 12 + int.from_bytes(data[8:12], "big")],
+    "half": lambda data: data[: len(data) // 2],
+    "a byte": lambda data: data[:-1],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_a_cut_log_is_replaced_from_a_replica_and_by_nothing_else(right, number, cut):
+    damage(right, number, ".log", cut)
+    before = {info.key: right.store.get(info.key) for info in right.store.list()}
+    refused = told(right.mend(depth=CheckDepth.FULL))
+    assert [action for action, _ in refused] == ["NONE"], refused
+    assert {info.key: right.store.get(info.key) for info in right.store.list()} == before
+    assert told(right.mend(depth=CheckDepth.FULL, log=True)) == [("REPLACE", "MENDED")]
+    assert right.snapshots() == right.expected()
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+    record = right.read()[number].metadata
+    whole = right.whole / f"churn-0/{record.start_offset:020d}.log"
+    assert right.store.get(right.layout.log_key(record)) == whole.read_bytes()
+
+
 @pytest.mark.parametrize("numbers", [[2], range(10)], ids=["one", "all"])
 def test_segments_whose_manifest_is_damaged_are_replaced(numbers, tmp_path):
     """None of the partition may be complete any more: the place was proven."""
