@@ -223,13 +223,12 @@ class RightSegments:
         if is_local and self._local_digests.get(record.start_offset, digest) != digest:
             raise not_rebuilt(record, _DIFFER)
 
-    def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a local log of the same offsets and sizes that diverged from the one in the tier.
+    def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
+        """Refuse the local log if it diverged from the one in the tier; return whether a segment behind proves it.
 
         The nearest segments that both have must hold the same batches, those included that are wrong by the local log.
         Logs that parted do not meet again: a later segment behind proves the local log if the nearest one is wrong. If
-        none does, copies of the segment are witnesses, too; and the snapshot that is left of it must not contradict its
-        batches.
+        none does, copies of the segment are witnesses, too.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
@@ -242,6 +241,11 @@ class RightSegments:
             witnesses += [each == digest for each in copies if each is not None]
         if False in witnesses:
             raise not_rebuilt(record, "the log in LOGDIR is another log than the one in the tier: other batches")
+        return bool(agrees)
+
+    def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
+        """Refuse a diverged local log; if nothing behind proves it, the snapshot that is left must agree with it."""
+        agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         entries = None if agrees or there is None else stored_entries(self.location.store, there)
         if entries is None:

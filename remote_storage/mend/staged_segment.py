@@ -9,17 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tiersnap.remote_storage.check.local_log import LocalLog
 from tiersnap.remote_storage.check.segment_log import read_log
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, decode_lineage, read_indexes, read_segment
+from tiersnap.remote_storage.inventory.segment_bytes import fetched_segment
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.mend.covered_batches import are_among, batches_of
 from tiersnap.remote_storage.mend.mending import Mending, why_not
 from tiersnap.remote_storage.mend.right_segments import RightSegments
+from tiersnap.remote_storage.mend.stored_files import not_rebuilt
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _log = logging.getLogger(__name__)
@@ -43,8 +49,9 @@ class StagedSegment:
     def check(self, right: RightSegments, planned: Mending) -> None:
         """See that the segment is right.
 
-        Every batch, the leader epochs, the indexes and the snapshot are compared; and the log with each whole log of
-        the same segment, on this host or in the tier.
+        Every batch, the leader epochs, the indexes and the snapshot are compared; the log with each whole log of the
+        same segment, on this host or in the tier; and with the log of this host wherever that rolled, which must be
+        the log of the tier.
 
         Raises:
             CorruptDataError, NotRebuiltError: it is not; says what is wrong.
@@ -60,11 +67,28 @@ class StagedSegment:
         if log.faults:
             raise CorruptDataError("; ".join(log.faults))
         right.refuse_other_logs(record, right.own(record), log.digest)
+        if right.local is not None:
+            self._compare_locally(right, right.local, record, log.digest)
         entries = snapshot_file.decode(indexes[IndexType.PRODUCER_SNAPSHOT] or b"", name="snapshot")
         fold, history_from = right.fold_at_end(record, log.runs)
         found, expiry = compare(entries, fold, history_from=history_from), right.rules.broker_expiry
         if not RemoteVerdict(found.verdict(expiry).value).is_sound:
             raise CorruptDataError(f"snapshot: {found.reason(expiry)}")
+
+    def _compare_locally(
+        self, right: RightSegments, local: LocalLog, record: RemoteLogSegmentMetadata, digest: str
+    ) -> None:
+        if local.segment_of(record) is not None:
+            right.refuse_diverged_log(record, digest)  # `digest` is that of the local segment as well
+            return
+        if not self.copy.facts.is_of(local.partition.whole_epochs):
+            return
+        bounds, held = self.copy.bounds, local.partition.segments
+        with fetched_segment(self.store, self.copy) as segment:
+            theirs = batches_of(LOCAL, [segment], bounds)
+        # Files may be missing here: what is left must be the same.
+        if not are_among(batches_of(local.filesystem, held, bounds), theirs):
+            raise not_rebuilt(record, "the log in --log-dir has other batches at its offsets")
 
     def check_target(self, target: ObjectStore) -> None:
         """See that no other content is under the keys, so that no half of this segment gets between another's objects.
