@@ -76,7 +76,7 @@ def tell_published(output: Output, done: Published, *, apply: bool) -> None:
 
 
 def _lines(done: Published, *, apply: bool) -> Iterator[str]:
-    count, topics = done.told, {plan.partition.topic for plan in done.plans if plan.is_open}
+    count, topics = len(done.told), {plan.partition.topic for plan in done.plans if plan.is_open}
     if count and apply:
         yield f"published {count_of(count, 'segment')}: brokers read them, and local retention deletes their files"
     elif count:

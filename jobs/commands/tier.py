@@ -245,7 +245,7 @@ def tier(
     published = Published(()) if teller is None else _publish(teller, done)
     remote = request.view.remote or ""
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=remote, applied=host.apply)
-    counts = replace(done.counts, segments_published=published.told if host.apply else 0)
+    counts = replace(done.counts, segments_published=len(published.told) if host.apply else 0)
     info = replace(info, source=", ".join(log_dirs), **vars(counts))
     problems = *done.problems(host.options, apply=host.apply), *published.problems(), *unanswered
     code, errors = exit_code_of(problems), [*done.errors, *published.errors, *unanswered]

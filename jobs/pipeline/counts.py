@@ -189,7 +189,7 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
     """Add what brokers were told of, or would be, and why not."""
     outcome.published = done
     if apply:
-        outcome.counts = replace(outcome.counts, segments_published=done.told)
+        outcome.counts = replace(outcome.counts, segments_published=len(done.told))
     outcome.errors += done.errors[: max(0, MOST_TOLD - len(outcome.errors))]
     outcome.error_codes.update(each.exit_code for each in done.errors)
 

@@ -1,51 +1,71 @@
-"""Stage 7, publish: the partitions with uploaded segments that brokers may not know, and those segments' ids."""
+"""Stage 7, publish: brokers are told of segments in remote storage that they do not know, and the table says so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.jobs.pipeline.before_spark import RunInput
+from tiersnap.jobs.pipeline.listing import current
+from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
 from tiersnap.remote_storage.publish.publish import Published
-from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
-from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, TOPIC_PARTITION
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
+pc: Any = pyarrow.compute  # its stubs take no plain value beside a column
+_UPLOADED = str(Verdict.UPLOADED)
 
-def _finished_in(remote_log_segments: DataFrame, run: int) -> DataFrame:
-    return remote_log_segments.where((F.col("run") == run) & F.col("is_ours") & (F.col("state") == COPY_FINISHED))
+
+def publish(
+    given: RunInput, warehouse: Warehouse, groups: pa.Table, listed: DataFrame, run: int, run_id: str
+) -> Published:
+    """Tell brokers of the UPLOADED segments, and remember it.
+
+    Args:
+        given: what publishes, and the topics of the sources, of which those that a killed run left paused are resumed.
+        groups: counts of segments by partition and verdict.
+        listed: LISTED rows of the partitions that count.
+        run: the number of this run.
+    """
+    assert given.teller is not None
+    table, names = warehouse.read("remote_log_segments"), groups.filter(pc.equal(groups["verdict"], _UPLOADED))
+    if not names.num_rows:
+        return given.teller.run((), given.topics, ())
+    rows = _waiting(listed, warehouse.spark.createDataFrame(names.select(PARTITION_KEY)))
+    partitions = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
+    leading = {(each.topic, each.partition): each.log_dir for each in rows}
+    done = given.teller.run(partitions, given.topics, _uploaded(table, run), leading)
+    if done.records:
+        warehouse.append("remote_log_segments", _told_rows(table, done.told, run), run_id=run_id)
+    return done
 
 
-def _waiting(remote_log_segments: DataFrame, listed: DataFrame, run: int) -> list[Row]:
-    """Return log_dir, topic, topic_id and partition of listed partitions of which run number `run` uploaded segments.
+def _waiting(listed: DataFrame, groups: DataFrame) -> list[Row]:
+    """Return log_dir, topic, topic_id and partition of listed partitions among the groups of verdicts.
 
     The driver publishes them, so it holds their names, as it holds those of all folders.
     """
-    partitions = _finished_in(remote_log_segments, run).select(*TOPIC_PARTITION).distinct()
     names = listed.select(*PARTITION_KEY, "topic_id")
-    return names.join(partitions, on=list(TOPIC_PARTITION), how="left_semi").collect()
+    return names.join(groups.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi").collect()
 
 
 def _uploaded(remote_log_segments: DataFrame, run: int) -> frozenset[str]:
     """Return the ids of segments whose bytes run number `run` sent, and compared with the log on their way."""
-    sent = _finished_in(remote_log_segments, run).where("object_bytes > 0").select("segment_id")
-    return frozenset(row.segment_id for row in sent.collect())
+    is_finished = F.col("is_ours") & (F.col("state") == COPY_FINISHED)
+    sent = remote_log_segments.where((F.col("run") == run) & is_finished & (F.col("object_bytes") > 0))
+    return frozenset(row.segment_id for row in sent.select("segment_id").collect())
 
 
-def publish(
-    teller: TellBrokers, remote_log_segments: DataFrame | None, listed: DataFrame, run: int, topics: Iterable[str]
-) -> Published:
-    """Tell brokers of the segments that run number `run` uploaded.
-
-    Args:
-        remote_log_segments: the table; None if the run uploaded nothing.
-        topics: names of all topics of the sources: those that a killed run left paused are resumed.
-    """
-    if remote_log_segments is None:
-        return teller.run((), topics, ())
-    rows = _waiting(remote_log_segments, listed, run)
-    partitions = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
-    leading = {(each.topic, each.partition): each.log_dir for each in rows}
-    return teller.run(partitions, topics, _uploaded(remote_log_segments, run), leading)
+def _told_rows(remote_log_segments: DataFrame, told: Iterable[RemoteLogSegmentId], run: int) -> DataFrame:
+    """Return the rows that say that records name these segments; their newest rows, as of run number `run`."""
+    ids = remote_log_segments.sparkSession.createDataFrame([(each.segment_id,) for each in told], "segment_id string")
+    known = current(remote_log_segments).join(ids, on="segment_id", how="left_semi")
+    changed = known.withColumns({"is_published": F.lit(True), "run": F.lit(run).cast("long")})
+    return changed.select(*remote_log_segments.columns)

@@ -136,13 +136,12 @@ class _Run:
         with self._timed("verdicts"):
             groups = self._verdicts(listed)
         with self._timed("tier"):
-            is_tiered = self._tier(groups, listed)
+            groups = self._verdicts(listed) if self._tier(groups, listed) else groups
             self._sweep(listed)
-            self._publish(listed, is_tiered=is_tiered)
-        counts.count_doubt(self._outcome, totals.doubted, self._store.uri)
+        with self._timed("publish"):
+            groups = self._verdicts(listed) if self._publish(groups, listed) else groups
         with self._timed("report"):
-            if is_tiered:
-                groups = self._verdicts(listed)
+            counts.count_doubt(self._outcome, totals.doubted, self._store.uri)
             self._report(groups)
         self._outcome.counts = replace(self._outcome.counts, delta_commits=self._warehouse.commits)
         return self._outcome
@@ -349,12 +348,13 @@ class _Run:
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
-    def _publish(self, listed: DataFrame, *, is_tiered: bool) -> None:
-        """Tell brokers of uploaded segments, topic by topic; the driver alone talks to the cluster."""
-        if self._given.teller is not None:
-            table = self._warehouse.read("remote_log_segments") if is_tiered else None
-            done = publishing.publish(self._given.teller, table, listed, self._number, self._given.topics)
-            counts.count_published(self._outcome, done, apply=self._settings.apply)
+    def _publish(self, groups: pa.Table, listed: DataFrame) -> bool:
+        """Tell brokers of uploaded segments, topic by topic, from the driver; whether a record was written."""
+        if self._given.teller is None:
+            return False
+        done = publishing.publish(self._given, self._warehouse, groups, listed, self._number, self._settings.run_id)
+        counts.count_published(self._outcome, done, apply=self._settings.apply)
+        return done.records > 0
 
     def _sweep(self, listed: DataFrame) -> None:
         """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""

@@ -88,7 +88,7 @@ class StagedSegment:
             theirs = batches_of(LOCAL, [segment], bounds)
         # Files may be missing here: what is left must be the same.
         if not are_among(batches_of(local.filesystem, held, bounds), theirs):
-            raise not_rebuilt(record, "the log in --log-dir has other batches at its offsets")
+            raise not_rebuilt(record, "the log in LOGDIR has other batches at its offsets")
 
     def check_target(self, target: ObjectStore) -> None:
         """See that no other content is under the keys, so that no half of this segment gets between another's objects.

@@ -34,7 +34,12 @@ from tiersnap.remote_storage.errors import (
 )
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
@@ -78,10 +83,10 @@ class Published:
         yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
 
     @property
-    def told(self) -> int:
+    def told(self) -> list[RemoteLogSegmentId]:
         """Return the segments that brokers were told of, or would be."""
-        plans = [plan for plan in self.plans if plan.is_open]
-        return sum(plan.count(action) for plan in plans for action in TO_BE_TOLD)
+        planned = (each for plan in self.plans if plan.is_open for each in plan.segments)
+        return [each.metadata.id for each in planned if each.action in TO_BE_TOLD]
 
 
 @dataclass
