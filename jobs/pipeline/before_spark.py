@@ -99,10 +99,11 @@ def run_input(
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
     given = RunInput(found, store, told=told, records=records)
+    if cluster is not None:
+        check_cluster(cluster, found.owners)
+    given = replace(given, teller=publishes(store))
     if cluster is None:
         return given
-    check_cluster(cluster, found.owners)
-    given = replace(given, teller=publishes(store))
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
     names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}

@@ -59,7 +59,7 @@ def test_a_run_publishes_what_it_uploads_and_the_next_one_what_a_killed_run_left
             place, expiry = ProvePlace(cluster, *evidence, print), settings.replay.broker_expiry(settings.now)
             return TellBrokers(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
 
-        return run_job(spark, settings, cluster=cluster, publishes=publishes)
+        return run_job(spark, settings, publishes=publishes)
 
     unproven = run(is_unproven=False)
     assert exit_code_of(unproven.problems(settings)) is ExitCode.GATE_REFUSED
