@@ -395,15 +395,16 @@ def test_no_batch_is_appended_twice_after_repair_of_a_log_that_begins_in_remote_
 
 
 @pytest.mark.parametrize("release", [each for each in releases(CURRENT_VERSION) if not each.id.endswith("aiven")])
-def test_unblock_finishes_no_attempt_whose_bytes_its_storage_manager_damaged(release, tmp_path, capsys):
-    """KAFKA-19981: it throws after all objects exist."""
+@pytest.mark.parametrize("flag", ["garble", "throw"])
+def test_unblock_finishes_no_attempt_that_its_storage_manager_failed(release, tmp_path, capsys, flag):
+    """It throws after all objects exist: damaged ones (KAFKA-19981), or such that the broker cannot delete either."""
     tier = FlakyTier(tmp_path / "tier", 1000, version=release.version)
     disks = kraft_disks(tmp_path / "disks", release.version)
     with Broker(disks, release.version, tier=tier, settings=SETTINGS) as broker:
         create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
         write_segments(broker, TOPIC, 2, FEW)
         wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 1, "it is tiered")
-        (tier.flags / "garble").touch()
+        (tier.flags / flag).touch()
         write_segments(broker, TOPIC, 4, FEW, name="behind-")
         wait_until(lambda: len(tier.complete_bases(TOPIC)) > 2, "attempts fail")
         bases, records = segment_bases(disks.partition(TOPIC)), read_all(broker, TOPIC)

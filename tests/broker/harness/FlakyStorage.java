@@ -17,7 +17,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 /**
  * A LocalTieredStorage whose copies fail while a file in `rsm.config.flags` says so. One that finds `hang` waits for
  * `answer`, and ends when it is interrupted if `soft` is there. One that finds `garble` writes all objects, with zeros in
- * the middle of the log, and throws what no broker cleans up after, as the client of a store may (KAFKA-19981).
+ * the middle of the log, and throws what no broker cleans up after, as the client of a store may (KAFKA-19981). One that
+ * finds `throw` writes all objects and throws what brokers clean up after, and so does the deletion then.
  */
 public class FlakyStorage implements RemoteStorageManager {
     private final LocalTieredStorage storage = new LocalTieredStorage();
@@ -49,6 +50,7 @@ public class FlakyStorage implements RemoteStorageManager {
             garble(metadata.remoteLogSegmentId().id() + ".log");
             throw new IllegalStateException("garbled");
         }
+        refuse();
         return copied;
     }
 
@@ -82,7 +84,14 @@ public class FlakyStorage implements RemoteStorageManager {
 
     @Override
     public void deleteLogSegmentData(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
+        refuse();
         storage.deleteLogSegmentData(metadata);
+    }
+
+    private void refuse() throws RemoteStorageException {
+        if (new File(flags, "throw").exists()) {
+            throw new RemoteStorageException("refused");
+        }
     }
 
     @Override
