@@ -96,7 +96,7 @@ class History:
         """Whether the backup alone has a log that a command put; its log directory does not."""
         if "--from" not in words or not key.endswith(".log") or not (self.backup / key).exists():
             return False
-        disk = Path(words[words.index("--log-dir") + 1])
+        disk = Path(words[1])
         return not (disk / "orders-0" / f"{base_of(key):020d}.log").exists()
 
     def _pause(self) -> None:
@@ -138,8 +138,8 @@ class History:
 
     def _mend(self) -> Sequence[Word]:
         dice = self.dice
-        words: list[Word] = ["mend", *CLUSTER, *self._where, "--unproven", "--allow-plaintext", *now_of(self.world)]
-        words += [self._disk()]
+        words: list[Word] = ["mend", self._disk(), *CLUSTER, *self._where, "--unproven", "--allow-plaintext"]
+        words += now_of(self.world)
         words += ["--from", self.backup] if dice.random() < 0.5 else []
         words += ["--depth", dice.choice(("snapshots", "full", "full"))]
         words += ["--delete-bad"] if dice.random() < 0.6 else []

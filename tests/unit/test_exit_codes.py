@@ -154,7 +154,7 @@ def codes_of_decode(site: Site) -> Iterator[int]:
     except TiersnapError as error:
         yield from [int(error.exit_code)] * len(DECODES)
         return
-    folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
+    folders = [{"log_dir": log_dir, "folder": folder, "records": []} for log_dir, folder in found.folders]
     listed = _rows(ListPartitions(), folders, FOLDERS)
     kinds = [each.finding_kind for each in found.findings]
     kinds += [FindingKind(each["finding_kind"]) for row in listed for each in row["findings"]]
