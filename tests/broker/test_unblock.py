@@ -98,7 +98,8 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert (code, [row["outcome"] for row in found["rows"]]) == (0, ["FREED"]), found
         assert found["place_evidence"] == "SERVER_PROPERTIES"
         assert tier.complete_bases(TOPIC) == tuple(bases[:10]), "ten of ten, none twice"
-        assert said(capsys, "doctor")[0] == 0
+        for command in ("doctor", "scan", "verify", "tier", "publish", "mend"):
+            assert said(capsys, command)[0] == 0, command
         assert digests(folder) == before
 
         write_segments(broker, TOPIC, 13, name="later-")
