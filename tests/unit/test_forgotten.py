@@ -172,7 +172,7 @@ def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuil
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=rebuilt, local_from=8)
     now = parse_time(NOW[1])
     task = ListPartitions(look=Observe(aiven(DirectoryStore(at.remote))), living=BrokerExpiry(now, DAY))
-    folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0"}], FOLDERS)
+    folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0", "records": []}], FOLDERS)
     ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
     _, found = named(at)
     forgotten = {name: row[name] for name in Rows(Forgotten).names}

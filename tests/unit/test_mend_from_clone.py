@@ -49,7 +49,7 @@ def lost_log(folder: Path, *, of_clone: bool) -> tuple[World, str]:
 
 
 def mend(world: World, folder: Path, host: str) -> ExitCode | None:
-    words = ("mend", *CLUSTER, *REMOTE, "--unproven", "--log-dir", world.disks[host], "--from", folder / "backup")
+    words = ("mend", *CLUSTER, *REMOTE, "--unproven", world.disks[host], "--from", folder / "backup")
     return world.run({"mend": lambda _: type_command(*words, *now_of(world), "--apply")})["mend"]
 
 
