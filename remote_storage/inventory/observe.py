@@ -73,7 +73,9 @@ class Observe:
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        ended = None if records is None else records.ended
+        # A replica in a log directory may not have heard yet that brokers deleted a segment.
+        whole = records if records is not None and records.is_complete else None
+        ended = None if whole is None else whole.ended
         lost = find_lost(self.location, found, segments, partition.leader_epochs or (), ended)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
@@ -89,8 +91,10 @@ class Observe:
             for left in found.in_flight()
         ]
         if records is not None:
+            copies = list(with_records(copies, records))
+        if whole is not None:
             complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
-            copies = [*with_records(copies, records), *missing_objects(records, complete, local_start)]
+            copies += missing_objects(whole, complete, local_start)
         return RemoteListing(
             tuple(copies),
             None if shown is None else shown.encryption,

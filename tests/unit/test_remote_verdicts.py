@@ -23,7 +23,8 @@ from tiersnap.snapshot.gate.judge import judge
 from tiersnap.snapshot.gate.verdict import LEVEL, Level, Verdict
 from tiersnap.snapshot.log.coverage import CopyFacts, coverage_of
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_records import PartitionRecords
+from tiersnap.snapshot.replay.remote_records import PartitionRecords, RecordedSegment
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 
 pytestmark = pytest.mark.unit
 
@@ -154,15 +155,23 @@ def test_records_alone_say_tiered_if_remote_storage_was_not_asked(uploaded: Path
     assert said(uploaded) == ({"TIERED": 3},) * 2
 
 
-def test_a_published_segment_without_objects_is_a_gap_and_not_uploaded_again(uploaded: Path, tmp_path: Path) -> None:
-    """`mend` brings it back under the segment id that brokers know."""
-    write_replica(uploaded, published(finished_in(tmp_path / "remote")))
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_published_segment_without_objects_is_a_gap_and_not_uploaded_again(
+    is_complete: bool, uploaded: Path, tmp_path: Path
+) -> None:
+    """`mend` brings it back under the segment id that brokers know; a replica may not know that they deleted it."""
+    named = tuple(
+        RecordedSegment(
+            each.id.segment_id, COPY_FINISHED, each.start_offset, each.end_offset + 1, each.segment_leader_epochs
+        )
+        for each in finished_in(tmp_path / "remote")
+    )
     for path in (tmp_path / "remote").rglob(f"{10:020d}-*.log"):
         path.unlink()
-    ran = tiersnap("tier", uploaded, *remote_of(tmp_path), "--topic", "orders", "--apply")
-    assert_said(ran, 4)
-    assert verdicts(ran) == {"TIERED": 2, "GAP_IN_REMOTE": 1, "ACTIVE_SEGMENT": 1}
-    assert not list((tmp_path / "remote").rglob(f"{10:020d}-*.log"))
+    runner = Runner(tmp_path, uploaded)
+    ran = runner(now=NOW, records=(PartitionRecords("lZ6vvmajTWKDBUTV6SQAtQ", named, is_complete),))
+    assert ran.verdicts == {"TIERED": 2, "GAP_IN_REMOTE" if is_complete else "UPLOADED": 1, "ACTIVE_SEGMENT": 1}
+    assert ran.segments_tiered == (not is_complete)
 
 
 def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_path: Path) -> None:
