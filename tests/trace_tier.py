@@ -55,7 +55,7 @@ def traced_tier(log_dir: Path, to: Path) -> tuple[Trace, int]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return trace, json.loads(ran.out)["result"]["segments_tiered"]
+    return trace, json.loads(ran.out)["result"]["segments_uploaded"]
 
 
 def main() -> None:

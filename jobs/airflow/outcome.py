@@ -1,7 +1,7 @@
 """Read the outcome of a run from its report, small enough for an XCom and an Asset's event.
 
     {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
-     "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered",            what this run did
+     "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded",            what this run did
      "tiered_segments", "uploaded_segments", "ready_segments",                              where the cluster stands
      "waiting_segments", "waiting_bytes",
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
@@ -24,7 +24,7 @@ from tiersnap.snapshot.units import count_of
 
 # An event is a row of Airflow's database.
 MOST_CAUSES = 20
-_OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
+_OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_uploaded", "bytes_uploaded")
 _OF_CLUSTER = ("tiered_segments", "uploaded_segments", "ready_segments", "waiting_segments", "waiting_bytes")
 _OF_CAUSE = ("verdict", "partitions", "segments", "bytes", "next_step")
 
@@ -67,8 +67,8 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
 
     lines = [
         f"run {outcome['run_id']}: decoded {counted('segments_decoded', 'segment')}, wrote "
-        f"{counted('snapshots_written', 'snapshot')}, tiered {counted('segments_tiered', 'segment')} "
-        f"({counted('bytes_tiered', 'byte')}); {counted('waiting_segments', 'segment waits', 'segments wait')}; "
+        f"{counted('snapshots_written', 'snapshot')}, uploaded {counted('segments_uploaded', 'segment')} "
+        f"({counted('bytes_uploaded', 'byte')}); {counted('waiting_segments', 'segment waits', 'segments wait')}; "
         f"{outcome['report']}"
     ]
     causes = outcome["blocked"]

@@ -142,7 +142,8 @@ def doctor(
 
     --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
     clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
-    Segments of LOGDIR that are tiered there wait for nothing. The command also names replicas of LOGDIR that have
+    Segments of LOGDIR that it holds wait for no file here; the records of the cluster, or of the replicas of
+    __remote_log_metadata in LOGDIR, tell which of them are tiered. The command also names replicas of LOGDIR that have
     forgotten producers, as brokers leave them after a rebuild from remote storage, and says what producers would meet
     if such a replica led now; it reads the segments of such a replica. Exits 4 if there is one.
 

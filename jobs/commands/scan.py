@@ -128,10 +128,11 @@ def scan(
     Beside a running broker it finds LOGDIR, the remote location and the cluster by itself.
 
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
-    or commas between them, or as a glob. Reading is safe while the broker runs. Without a remote location nothing is
-    known of what is tiered already.
+    or commas between them, or as a glob. Reading is safe while the broker runs. The cluster tells which segments are
+    tiered, and the remote location which of them are there; without both, the replicas of __remote_log_metadata in
+    LOGDIR prove some of it.
 
-    With one it also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
+    With a remote location it also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
     storage, and says what producers would meet if they led now.
 
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an

@@ -135,24 +135,24 @@ def host_options(cluster_help: str = OF_CLUSTER) -> opt.Option:
 class TieredPartition:
     """A partition of `tier`."""
 
-    COLUMNS: ClassVar = ("partition", "segments", "tiered", "verdicts", "findings")
+    COLUMNS: ClassVar = ("partition", "segments", "uploaded", "verdicts", "findings")
     log_dir: str
     partition: str
     segments: int
-    tiered: int
+    uploaded: int
     verdicts: ByName
     findings: int
 
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:
-    """The outcome of `tier`; `bytes_tiered` are of segment files."""
+    """The outcome of `tier`; `bytes_uploaded` are of segment files."""
 
     run_id: str
     snapshots_written: int
     snapshots_mended: Mended
-    segments_tiered: int
-    bytes_tiered: int
+    segments_uploaded: int
+    bytes_uploaded: int
     leftovers_removed: Leftovers
     segments_published: int
     encryption: Annotated[
@@ -290,7 +290,7 @@ def _row(each: HostPartition) -> TieredPartition:
         log_dir=each.log_dir,
         partition=each.partition.name,
         segments=len(each.segments),
-        tiered=sum(event.is_finished for event in each.events),
+        uploaded=sum(event.is_finished for event in each.events),
         verdicts={str(verdict): count for verdict, count in each.verdicts.most_common()},
         findings=len(each.findings),
     )
@@ -301,8 +301,8 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
         run_id=info.run_id,
         snapshots_written=info.snapshots_written,
         snapshots_mended=info.snapshots_mended,
-        segments_tiered=info.segments_tiered,
-        bytes_tiered=info.bytes_tiered,
+        segments_uploaded=info.segments_uploaded,
+        bytes_uploaded=info.bytes_uploaded,
         segments_published=info.segments_published,
         leftovers_removed=leftovers,
         encryption=dict(done.encryption) or UNSET,
@@ -331,7 +331,7 @@ def _tell_next(
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
-    elif not info.segments_tiered and not info.snapshots_written:
+    elif not info.segments_uploaded and not info.snapshots_written:
         is_done = is_fine and not done.verdicts[Verdict.UPLOADED]
         output.talk("nothing to do: no object was written" if is_done else "no object was written")
     tell_in_remote(output, done.verdicts, step_of)

@@ -54,7 +54,7 @@ class UnblockSummary:
 
     NOT_TOLD: ClassVar = ("place", "place_evidence")
     run_id: str | UnsetType = UNSET
-    segments_tiered: int | UnsetType = UNSET
+    segments_uploaded: int | UnsetType = UNSET
     snapshots_mended: int | UnsetType = UNSET
     place: PlaceSentence | UnsetType = UNSET
     place_evidence: EvidenceKind | UnsetType = UNSET

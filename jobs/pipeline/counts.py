@@ -178,7 +178,7 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
         F.sum(F.when(finished, F.col("object_bytes")).otherwise(0)).alias("bytes"),
         *failures(has_failed),
     ).collect()[0]
-    outcome.counts = replace(outcome.counts, segments_tiered=counts.segments, bytes_tiered=counts.bytes or 0)
+    outcome.counts = replace(outcome.counts, segments_uploaded=counts.segments, bytes_uploaded=counts.bytes or 0)
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "base_offset").limit(MOST_TOLD)

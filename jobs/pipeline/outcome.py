@@ -72,4 +72,4 @@ class RunOutcome:
     def did_nothing(self) -> bool:
         """Return whether the run wrote no object and committed no version."""
         counts = self.counts
-        return not (counts.delta_commits or counts.snapshots_written or counts.segments_tiered or self.published.told)
+        return not (counts.delta_commits or counts.snapshots_written or counts.segments_uploaded or self.published.told)

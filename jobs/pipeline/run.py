@@ -345,7 +345,7 @@ class _Run:
         rows = listing.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
         counts.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
-        self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
+        self._talk(f"uploaded {count_of(self._outcome.counts.segments_uploaded, 'segment')}")
         return True
 
     def _publish(self, groups: pa.Table, listed: DataFrame) -> bool:

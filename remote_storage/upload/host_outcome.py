@@ -70,8 +70,8 @@ class HostOutcome:
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
             snapshots_mended=sum(each.snapshots_mended for each in self.partitions),
-            segments_tiered=len(sent),
-            bytes_tiered=sum(sent),
+            segments_uploaded=len(sent),
+            bytes_uploaded=sum(sent),
         )
 
     @property

@@ -29,7 +29,7 @@ class RunCounts:
     Attributes:
         bytes_decoded: of segment files that were read.
         snapshots_mended: of those written, how many took the place of a damaged object.
-        bytes_tiered: of segment files, without their indexes.
+        bytes_uploaded: of segment files, without their indexes.
         segments_published: of which brokers were told.
         delta_commits: to all tables.
     """
@@ -38,8 +38,8 @@ class RunCounts:
     bytes_decoded: Size = 0
     snapshots_written: Size = 0
     snapshots_mended: Size = 0
-    segments_tiered: Size = 0
-    bytes_tiered: Size = 0
+    segments_uploaded: Size = 0
+    bytes_uploaded: Size = 0
     segments_published: Size = 0
     delta_commits: Size = 0
 

@@ -57,8 +57,8 @@ RUNS = _schema(
     ("bytes_decoded", _LONG),
     ("partitions_replayed", _LONG),
     ("snapshots_written", _LONG),
-    ("segments_tiered", _LONG),
-    ("bytes_tiered", _LONG),
+    ("segments_uploaded", _LONG),
+    ("bytes_uploaded", _LONG),
     ("segments_published", _LONG),
     ("errors", _LONG),
 )

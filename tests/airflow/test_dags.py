@@ -167,7 +167,7 @@ def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_repo
     extra = json.loads(str(event[0]))
     run = report["run"]
     assert extra["run_id"] == run["run_id"]  # type: ignore[index]
-    assert (extra["segments_tiered"], extra["snapshots_written"], extra["exit_code"]) == (12, 8, 0)
+    assert (extra["segments_uploaded"], extra["snapshots_written"], extra["exit_code"]) == (12, 8, 0)
     assert extra["blocked"] == []
 
 
@@ -204,7 +204,7 @@ def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airf
     )
     extra = json.loads(str(event[0]))
     assert extra["exit_code"] == 5
-    assert extra["segments_tiered"] == 6
+    assert extra["segments_uploaded"] == 6
     worst = extra["blocked"][0]
     assert (worst["verdict"], worst["segments"]) == ("CORRUPT_SEGMENT", 1)
 

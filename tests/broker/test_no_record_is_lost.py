@@ -305,7 +305,7 @@ def test_window_tiers_nothing_of_an_open_transaction_that_began_before_it(site, 
         drop_snapshots_but_newest(log_dir / f"{topic}-0", 0)
         for known in (NOTHING_TOLD, told):
             ran = window(site, tmp_path / "bare", log_dir, topic, records, told=known)
-            assert (ran.verdicts, ran.segments_tiered) == ({"ACTIVE_SEGMENT": 1, "UNKNOWN_TRANSACTIONS": CLOSED}, 0)
+            assert (ran.verdicts, ran.segments_uploaded) == ({"ACTIVE_SEGMENT": 1, "UNKNOWN_TRANSACTIONS": CLOSED}, 0)
     committed = read_all(site.broker, topic, isolation=isolation)
     records = read_all(site.broker, topic)
     log_dir = checkpointed(site, topic)

@@ -52,7 +52,7 @@ def _year(folder: Path) -> Iterator[Row]:
     source = folder / "logs"
     log.write(source, weeks=51)
     earlier = Runner(folder / "earlier", source)
-    tiered = earlier(now=NOW - WEEK, as_of=None).segments_tiered
+    tiered = earlier(now=NOW - WEEK, as_of=None).segments_uploaded
     size = log.write(source)
     exact = Runner(folder / "exact", source, remote=earlier.remote)(now=NOW, as_of=None)
     window = Runner(folder / "window", source)(now=NOW, as_of=NOW, expiration=WEEK, apply=False, scan=Scan.WINDOW)

@@ -92,7 +92,7 @@ class Ran:
         return all(may_pass for _, may_pass in self.failures)
 
     @property
-    def segments_tiered(self) -> int:
+    def segments_uploaded(self) -> int:
         """Copies that this run made."""
         return sum(row["state"] == "COPY_SEGMENT_FINISHED" and row["object_bytes"] > 0 for row in self.tiered)
 
@@ -109,7 +109,7 @@ class Ran:
     @property
     def did_nothing(self) -> bool:
         """Whether it wrote no object and no row."""
-        return self.commits == 0 and not self.segments_tiered
+        return self.commits == 0 and not self.segments_uploaded
 
 
 def _records(found: Discovered, folder: str) -> tuple[PartitionRecords, ...]:

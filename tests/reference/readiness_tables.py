@@ -56,8 +56,8 @@ RUN = RunInfo(
     segments_decoded=812,
     bytes_decoded=800 * GIB,
     snapshots_written=540,
-    segments_tiered=12,
-    bytes_tiered=12 * GIB,
+    segments_uploaded=12,
+    bytes_uploaded=12 * GIB,
     delta_commits=14,
 )
 

@@ -120,7 +120,7 @@ def test_tier_takes_at_most_8_requests_a_segment_that_lacks_its_snapshot(proxy, 
         proxy.requests.clear()
         place = ("--remote", f"s3://{bucket}/{topic}", "--endpoint-url", proxy.url, "--path-style")
         ran = tiersnap("tier", tmp_path / topic, *place, "--apply")
-        assert (ran.exit_code, [row["tiered"] for row in ran.rows]) == (0, [count]), ran.err
+        assert (ran.exit_code, [row["uploaded"] for row in ran.rows]) == (0, [count]), ran.err
         asked.append(len(proxy.requests))
     assert asked[1] - asked[0] <= 8 * 5, proxy.requests
 

@@ -81,11 +81,11 @@ def test_what_was_collected_gives_the_entries_boundaries_and_snapshots_of_the_lo
     assert table(shipped, "partitions", *only_here) == table(direct, "partitions", *only_here)
 
     # All that the one tiered the other says is READY, and where.
-    tiered = of_log.counts.segments_tiered
+    tiered = of_log.counts.segments_uploaded
     assert tiered > 20
     assert of_collected.verdicts[Verdict.READY] == sum(of_collected.ready_elsewhere.values()) == tiered
     assert list(of_collected.ready_elsewhere) == [str(logs)]
-    assert of_collected.counts.segments_tiered == 0
+    assert of_collected.counts.segments_uploaded == 0
     assert not list((shipped / "remote").rglob("*.log"))
     again = run(session, settings(to, shipped))
     assert again.did_nothing

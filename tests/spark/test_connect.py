@@ -39,7 +39,7 @@ spark.dataSource.register(KafkaSegmentDataSource)
 batches = spark.read.format("kafkasegment").load(source)
 deltas = transforms.fold(batches)
 done = first.counts
-print(done.segments_decoded, done.snapshots_written, done.segments_tiered, again.did_nothing, batches.count(),
+print(done.segments_decoded, done.snapshots_written, done.segments_uploaded, again.did_nothing, batches.count(),
       deltas.select("producer_id").distinct().count(), transforms.replay(deltas).count())
 spark.stop()
 """

@@ -127,7 +127,7 @@ def test_a_second_run_writes_no_object_commits_no_version_and_says_so(
     assert per_segment
     assert all(sorted(each) == ["COPY_SEGMENT_FINISHED", "COPY_SEGMENT_STARTED"] for each in per_segment.values())
     (ran,) = DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist()
-    assert (ran["segments_tiered"], ran["errors"]) == (len(per_segment), 0)
+    assert (ran["segments_uploaded"], ran["errors"]) == (len(per_segment), 0)
     shown = ["--warehouse", str(warehouse), "--by", "segment", "--to", str(warehouse.parent / "shown")]
     assert tiersnap(["--output", "json", "report", *shown]) == 0
     assert verdicts(warehouse.parent / "shown") == verdicts(warehouse.parent / "again")
@@ -195,7 +195,7 @@ def test_after_one_new_segment_only_that_one_is_decoded(
     said = capsys.readouterr().out
     assert_follows_schema(said, "json")
     result = json.loads(said)["result"]
-    assert (result["segments_decoded"], result["segments_tiered"]) == (1, 1)
+    assert (result["segments_decoded"], result["segments_uploaded"]) == (1, 1)
     new = [keys.parse(key) for key in set(remote.objects()) - before]
     assert {key.offset for key in new} == {519}
     assert {key.kind for key in new} == {KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST, KeyKind.CLAIM}
@@ -243,9 +243,9 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
         *("segments", "partitions", "remote_log_segments", "scratch")
     }
     counts = run_topic("payments").counts
-    assert (counts.snapshots_written, counts.segments_tiered) == (1, 1)
+    assert (counts.snapshots_written, counts.segments_uploaded) == (1, 1)
     first, second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))
-    names = ("run_id", "segments_decoded", "partitions_replayed", "snapshots_written", "segments_tiered", "errors")
+    names = ("run_id", "segments_decoded", "partitions_replayed", "snapshots_written", "segments_uploaded", "errors")
     assert [first[name] for name in names] == ["of-orders", 3, 1, 2, 2, 0]
     assert [second[name] for name in names] == ["of-payments", 2, 1, 1, 1, 0]
     assert first["bytes_decoded"] > 0

@@ -55,7 +55,9 @@ def test_notebook_of_the_page_runs_as_it_stands(
     tiered = len(copies(tmp_path / "remote"))
     assert tiered == len(BASES) - 1
     assert capsys.readouterr().out.endswith(f" {tiered}\n")
-    assert json.loads((tmp_path / "tiersnap-report" / "readiness.json").read_text())["run"]["segments_tiered"] == tiered
+    assert (
+        json.loads((tmp_path / "tiersnap-report" / "readiness.json").read_text())["run"]["segments_uploaded"] == tiered
+    )
 
 
 def test_session_whose_workers_lack_the_package_gets_one_sentence(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_run_publishes_what_it_uploads_and_the_next_one_what_a_killed_run_left
 
     unproven = run(is_unproven=False)
     assert exit_code_of(unproven.problems(settings)) is ExitCode.GATE_REFUSED
-    assert (unproven.counts.segments_tiered, unproven.counts.segments_published) == (4, 0)
+    assert (unproven.counts.segments_uploaded, unproven.counts.segments_published) == (4, 0)
     assert list(cluster.records(ORDERS)) == []
 
     done = run()

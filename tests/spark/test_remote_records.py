@@ -36,7 +36,7 @@ def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark:
     folders.append(write_replica(logs, published(others[:1]), number=11))
     tiered = {"TIERED": 4, "UPLOADED": 2, "ACTIVE_SEGMENT": 2}
     found = ran()
-    assert (found.verdicts, found.counts.segments_tiered) == (tiered, 0)
+    assert (found.verdicts, found.counts.segments_uploaded) == (tiered, 0)
     again = ran()
     assert (again.verdicts, again.did_nothing) == (tiered, True)
     for folder in folders:

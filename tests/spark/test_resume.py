@@ -91,7 +91,7 @@ def test_a_killed_run_is_finished_with_one_copy_of_each_segment(
     # What it had committed is not done again, and is in the history.
     assert first["segments_decoded"] > 0
     assert [run["segments_decoded"] for run in second] == [0] * (killed_after != "the commit of remote_log_segments")
-    assert first["segments_tiered"] == (0 if second else 18)
+    assert first["segments_uploaded"] == (0 if second else 18)
     objects = remote.objects()
     assert tiersnap(command) in (0, 4)
     assert remote.objects() == objects

@@ -203,7 +203,7 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         stages.check_facts(changed, runner)
         stages.check_ready(stages.check_differences(), runner.runs)
         stages.check_verdicts(runner.runs)
-        tiered, decoded = tiered + ran.segments_tiered, decoded + len(ran.decoded)
+        tiered, decoded = tiered + ran.segments_uploaded, decoded + len(ran.decoded)
         changed.unpersist()
         stages.listed.unpersist()
     assert continued > 2, "local retention took the beginning of some"
@@ -236,7 +236,7 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
 ) -> None:
     sources = tuple(str(log.log_dir) for log in logs[:3])
     earlier = Runner(tmp_path, tmp_path)
-    assert earlier(sources=sources).segments_tiered
+    assert earlier(sources=sources).segments_uploaded
     for log in logs[:3]:
         log.roll_and_append()
         log.high_watermark = log.end
@@ -280,7 +280,7 @@ def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: Spa
     ran = check_next()
     assert ran.changes[0]["is_changed"]
     assert ran.changes[0]["start_offset"] is None, "from its beginning"
-    assert ran.segments_tiered == 1
+    assert ran.segments_uploaded == 1
 
 
 def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSession, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(
         assert [(row["state"], row["is_ours"]) for row in found] == [("COPY_SEGMENT_STARTED", True)] * (ready > 0)
         outcome = RunOutcome()
         count_tiered(outcome, stages.table(runner.tables, "remote_log_segments"), before.next_run())
-        assert (outcome.copies_finished, outcome.counts.segments_tiered) == (ready // 2, ready // 2)
+        assert (outcome.copies_finished, outcome.counts.segments_uploaded) == (ready // 2, ready // 2)
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:

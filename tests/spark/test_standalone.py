@@ -100,7 +100,7 @@ def test_a_submitted_run_goes_on_when_a_worker_dies_and_ends_as_one_host_alone(t
     assert "hopeless-0" in done.stdout + done.stderr, done.stderr[-3000:]
     assert done.returncode == host.exit_code, done.stderr[-3000:]
     report = json.loads((tmp_path / "report" / "readiness.json").read_text())
-    assert report["run"]["segments_tiered"] == len(EVERY_COPY), "also those that the lost worker had sent"
+    assert report["run"]["segments_uploaded"] == len(EVERY_COPY), "also those that the lost worker had sent"
     assert "worker-1" not in cluster.processes.running, "it was killed while the run was at work"
     assert dying.held, "a copy was begun"
     assert True in attempts_begun(events, *dying.held), "while it was held up, it was begun a second time"

@@ -31,7 +31,7 @@ def test_each_day_tiers_what_ended_by_then_and_nothing_behind_a_younger_segment(
         outcome = run_job(spark, RunSettings(*places, until=until, apply=True))
         assert outcome.error_count == 0
         counts = outcome.counts
-        return counts.segments_tiered, outcome.verdicts.get(Verdict.READY, 0), counts.delta_commits
+        return counts.segments_uploaded, outcome.verdicts.get(Verdict.READY, 0), counts.delta_commits
 
     assert run_until(10 * DAY)[:2] == (0, 4)
     assert run_until(10 * DAY) == (0, 4, 0)  # nothing is done twice

@@ -36,7 +36,7 @@ def test_sparks_reader_shows_suspects_and_states_and_a_run_leaves_its_metrics(
     )
     assert ran.exit_code == 4, ran.err
     assert 'tiersnap_segments{command="run",topic="orders",verdict="UPLOADED"} 1' in metrics.read_text().splitlines()
-    assert 'tiersnap_last_run_segments_tiered{command="run"} 1' in metrics.read_text().splitlines()
+    assert 'tiersnap_last_run_segments_uploaded{command="run"} 1' in metrics.read_text().splitlines()
     capsys.readouterr()
     # The JVM does not go where this process goes, so the place is a whole path.
     example = EXAMPLES["Spark"].replace("tiersnap-warehouse/", f"{tmp_path}/tiersnap-warehouse/")
@@ -46,4 +46,4 @@ def test_sparks_reader_shows_suspects_and_states_and_a_run_leaves_its_metrics(
     assert sorted(line[:3] for line in lines if len(line) == 4) == [["orders", "0", "10"], ["orders", "0", "15"]]
     assert ["orders", "COPY_SEGMENT_FINI...", "1"] in lines
     runs = DeltaTable(tmp_path / "tiersnap-warehouse" / "runs").to_pyarrow_table()
-    assert runs["segments_tiered"].to_pylist() == [1]
+    assert runs["segments_uploaded"].to_pylist() == [1]

@@ -116,12 +116,12 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     outcome = read_outcome(report, cluster="eu-1", exit_code=ran.exit_code)
     assert outcome is not None
     assert outcome["run_id"] == run_id(report) == said["run_id"]
-    assert (outcome["segments_tiered"], outcome["waiting_segments"]) == (2, 1)
+    assert (outcome["segments_uploaded"], outcome["waiting_segments"]) == (2, 1)
     (blocked,) = outcome["blocked"]  # type: ignore[misc]
     assert (blocked["verdict"], blocked["segments"]) == ("ABOVE_LSO", 1)
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
-    assert "tiered 2 segments" in first
+    assert "uploaded 2 segments" in first
     assert second.startswith("ABOVE_LSO: 1 segment; next: wait for replication")
 
 

@@ -175,6 +175,6 @@ def test_a_run_does_not_tier_with_a_snapshot_object_that_was_overwritten_since_i
             return bytes.fromhex("000148674bc700000000") if "snapshots/" in key and key.endswith(".snapshot") else data
 
     outcome = runner(store=Overwritten(runner.store, {}))
-    assert outcome.segments_tiered == 0
+    assert outcome.segments_uploaded == 0
     assert "the one that was computed or compared had CRC" in outcome.errors[0]
     assert not any(key.endswith(".log") for key in runner.objects())

@@ -116,7 +116,7 @@ def test_run_takes_segments_whose_file_time_is_beyond_2262(tmp_path: Path, logs:
     for _ in range(2):
         assert facts(direct(apply=False)) == facts(shipped(apply=False))
     assert direct(apply=False).commits == 0
-    assert direct().segments_tiered == 6
+    assert direct().segments_uploaded == 6
     assert direct().did_nothing
 
 

@@ -90,7 +90,7 @@ def test_tier_refuses_plain_text_by_the_manifest_of_the_partition(store: Directo
     rows = json.loads((store.root.parent / "page" / "readiness.json").read_text())
     assert f"{key} shows encryption" in json.dumps(rows)
     allowed = run(store, source, "--topic", "orders", "--allow-plaintext", "--apply")
-    assert (allowed.exit_code, allowed.row(partition="orders-0")["tiered"]) == (0, 2), allowed.err
+    assert (allowed.exit_code, allowed.row(partition="orders-0")["uploaded"]) == (0, 2), allowed.err
 
 
 @pytest.mark.parametrize("evidence", ["topic", "store"])

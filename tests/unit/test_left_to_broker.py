@@ -99,7 +99,7 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
         judge = JudgePartition(False, BrokerExpiry(3, None), beside=BesideBrokers(at, LEFT_FOR_MS))
         rows = judged(judge, facts, runner.tables.remote_log_segments)
         assert [row["verdict"] for row in rows] == ["IN_REMOTE", verdict, verdict, "ACTIVE_SEGMENT"]
-    assert runner(beside=BesideBrokers(now + LEFT_FOR_MS + 60_000, LEFT_FOR_MS)).segments_tiered == 2
+    assert runner(beside=BesideBrokers(now + LEFT_FOR_MS + 60_000, LEFT_FOR_MS)).segments_uploaded == 2
 
 
 def test_run_does_what_the_cluster_says_whatever_the_objects_are(source: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_run_does_what_the_cluster_says_whatever_the_objects_are(source: Path, t
         ("never", CopyTasks({TOPIC_ID: CopyLag(None, None)}), 0),
     ):
         ran = Runner(tmp_path / name, source)(beside=BesideBrokers(0, LEFT_FOR_MS, tasks))
-        assert (ran.errors, ran.segments_tiered) == ([], expected), name
+        assert (ran.errors, ran.segments_uploaded) == ([], expected), name
         reasons = {row["reason"] for row in ran.readiness if row["verdict"] == "LEFT_TO_BROKER"}
         when = {"works": "now", "never": "never"}.get(name)
         assert reasons == ({f"its broker's copy task works, and copies it {when}"} if when else set())

@@ -268,7 +268,7 @@ def test_a_run_tiers_and_writes_nothing_when_the_log_start_is_unknown(bare: Path
     assert ran.verdicts == {"ACTIVE_SEGMENT": 1, "UNKNOWN_LOG_START": 1}
     assert TELLS in ran.readiness[0]["reason"]
     assert not [key for key in runner.objects() if key.endswith(".snapshot")]
-    assert (ran.segments_tiered, runner().did_nothing) == (0, True)
+    assert (ran.segments_uploaded, runner().did_nothing) == (0, True)
 
 
 def test_a_run_replays_anew_once_remote_storage_tells_the_log_start(bare: Path, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_run_replays_anew_once_remote_storage_tells_the_log_start(bare: Path, 
     for path in Path(runner.remote).rglob("00000000000000000560-*"):
         path.unlink()
     ran = runner()
-    assert (ran.verdicts, ran.segments_tiered) == ({"ACTIVE_SEGMENT": 1, "UPLOADED": 1}, 1)
+    assert (ran.verdicts, ran.segments_uploaded) == ({"ACTIVE_SEGMENT": 1, "UPLOADED": 1}, 1)
     (key,) = [key for key in runner.objects() if key.endswith(".snapshot") and key.startswith("snapshots/")]
     right = CASE / "disk/led-0" / snapshot_file.file_name(660)
     assert entries(runner.objects()[key]) == entries(right.read_bytes())
@@ -302,9 +302,9 @@ def test_a_run_judges_what_is_tiered_whether_or_not_the_log_start_is_known(disk:
 )
 def test_a_run_takes_a_log_start_that_is_told(bare: Path, tmp_path: Path, told: ToldOfPartition) -> None:
     runner = fleet(tmp_path, bare, knows=False)
-    assert runner().segments_tiered == 0
+    assert runner().segments_uploaded == 0
     ran = runner(told=told)
-    assert (ran.segments_tiered, ran.readiness[0]["snapshot_provenance"]) == (1, "COMPUTED_FROM_LOG_START")
+    assert (ran.segments_uploaded, ran.readiness[0]["snapshot_provenance"]) == (1, "COMPUTED_FROM_LOG_START")
 
 
 def test_a_run_takes_no_log_start_of_another_topic(bare: Path, tmp_path: Path) -> None:
@@ -341,4 +341,4 @@ def test_an_unreadable_checkpoint_is_none_for_a_fleet_either(tmp_path: Path) -> 
     ran = Runner(tmp_path, tmp_path / "logs")()
     assert ran.verdicts == {"ACTIVE_SEGMENT": 1, "UNKNOWN_LOG_START": 2}
     assert "log-start-offset-checkpoint cannot be read" in ran.readiness[0]["reason"]
-    assert ran.segments_tiered == 0
+    assert ran.segments_uploaded == 0

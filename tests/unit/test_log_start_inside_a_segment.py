@@ -51,7 +51,7 @@ def test_tier_knows_its_own_uploads_when_the_log_start_is_inside_a_segment(
     logs, remote = written(tmp_path, *CASES[case]), tmp_path / "remote"
     closed = sum(base >= CASES[case][0] for base in SEGMENTS) - 1
     first = tier(logs, remote, "--layout", layout, "--apply")
-    assert (first.exit_code, first.rows[0]["tiered"]) == (0, closed), first.err
+    assert (first.exit_code, first.rows[0]["uploaded"]) == (0, closed), first.err
     again = tier(logs, remote, "--layout", layout, "--apply")
     assert again.exit_code == 0, again.err
     assert again.rows[0]["verdicts"] == {"UPLOADED": closed, "ACTIVE_SEGMENT": 1}

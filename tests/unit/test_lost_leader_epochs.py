@@ -207,7 +207,7 @@ def right_lineages() -> list[Epochs]:
 def test_tier_uploads_epochs_that_the_batches_tell(tmp_path: Path, how: str | None) -> None:
     spoil(write(tmp_path / "logs"), how)
     ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply")
-    assert ran.row()["tiered"] == 4, ran.err
+    assert ran.row()["uploaded"] == 4, ran.err
     assert lineages(tmp_path / "remote") == right_lineages()
 
 

@@ -64,7 +64,7 @@ def test_copies_that_one_run_did_not_see_count_again_once_they_are_seen(runner: 
     away.rename(remote)
     before = sorted(runner.objects())
     again = runner()
-    assert (again.verdicts, again.segments_tiered) == (TIERED, 0)
+    assert (again.verdicts, again.segments_uploaded) == (TIERED, 0)
     assert sorted(runner.objects()) == before
     runner()
     assert runner().did_nothing

@@ -84,7 +84,7 @@ def test_a_run_of_one_topic_keeps_what_is_known_of_the_others(runner: Runner) ->
     only = runner(apply=False, topic=re.compile("orders"))
     assert len(only.readiness) == 4
     assert verdicts(runner) == before
-    assert runner().segments_tiered == 6
+    assert runner().segments_uploaded == 6
 
 
 def test_a_run_of_another_source_keeps_what_is_known_of_the_first(runner: Runner, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_run_of_another_source_keeps_what_is_known_of_the_first(runner: Runner
     runner(apply=False)
     runner(apply=False, sources=(str(other),))
     assert sum(verdicts(runner).values()) == 8
-    assert runner().segments_tiered == 3
+    assert runner().segments_uploaded == 3
 
 
 def test_a_partition_that_is_gone_leaves_the_verdicts(runner: Runner) -> None:
@@ -140,11 +140,11 @@ def test_after_local_retention_the_state_goes_on_from_remote_storage(
         before = snapshots(runner)
         assert runner(store=UnlistedStore(runner.store)).is_transient  # type: ignore[arg-type]
         assert snapshots(runner) == before, "nothing is made while nobody knows what it begins with"
-    assert runner().segments_tiered == 1
+    assert runner().segments_uploaded == 1
 
     write(tmp_path / "whole" / "logs", bases=(0, 10, 20, 30, 40))
     whole = Runner(tmp_path / "whole", tmp_path / "whole" / "logs")
-    assert whole().segments_tiered == 4
+    assert whole().segments_uploaded == 4
     assert snapshots(runner) == snapshots(whole)
 
 
@@ -322,7 +322,7 @@ def test_a_server_that_went_away_is_not_asked_at_every_boundary_and_the_run_may_
     assert gone.asked == 1
     assert outcome.is_transient
     assert len(outcome.errors) == 2
-    assert runner().segments_tiered == 6
+    assert runner().segments_uploaded == 6
 
 
 def test_topic_ids_that_come_later_move_the_snapshots_to_their_key(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_topic_ids_that_come_later_move_the_snapshots_to_their_key(tmp_path: Pat
     runner()
     assert sum("old-no-topic-id/" in key for key in runner.objects()) == 3
     outcome = runner(topic_ids={"old": ID})
-    assert (outcome.errors, outcome.segments_tiered) == ([], 2)
+    assert (outcome.errors, outcome.segments_uploaded) == ([], 2)
     assert sum(key.startswith(f"snapshots/old-{ID}/") for key in runner.objects()) == 3
     assert runner(topic_ids={"old": ID}).did_nothing
 
@@ -346,7 +346,7 @@ def test_findings_of_a_partition_without_segments_are_heard(tmp_path: Path) -> N
     assert outcome.readiness == []
     assert runner().did_nothing
     write(tmp_path / "logs", "payments", OTHER_ID)
-    assert runner().segments_tiered == 3
+    assert runner().segments_uploaded == 3
 
 
 def test_a_compacted_topic_gets_no_snapshots_unless_every_boundary_is_wanted(runner: Runner) -> None:
@@ -368,7 +368,7 @@ def test_a_segment_that_retention_deletes_during_the_run_is_no_damage(
     assert len(outcome.errors) == 1
     assert "was deleted while" in outcome.errors[0]
     again = runner()
-    assert (again.errors, again.segments_tiered) == ([], 2)
+    assert (again.errors, again.segments_uploaded) == ([], 2)
 
 
 def test_no_snapshot_is_written_of_what_may_yet_be_cut_off(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_no_snapshot_is_written_of_what_may_yet_be_cut_off(tmp_path: Path) -> No
     rewritten = {10: [data_batch(10, 10, 77, 0, 0)], 20: [data_batch(20, 5, 78, 0, 0)]}
     write_partition(source, "orders", 0, rewritten, leader_epochs=[(0, 0)], high_watermark=25, indexes=True)
     outcome = runner()
-    assert (outcome.errors, outcome.segments_tiered) == ([], 1)
+    assert (outcome.errors, outcome.segments_uploaded) == ([], 1)
     assert runner().did_nothing
 
 
@@ -402,7 +402,7 @@ def test_another_remote_storage_gets_all_of_it_at_once(runner: Runner, tmp_path:
     runner()
     elsewhere = Runner(tmp_path, runner.source, remote=str(tmp_path / "elsewhere"), tables=runner.tables)
     ran = elsewhere()
-    assert (ran.errors, ran.segments_tiered) == ([], 3)
+    assert (ran.errors, ran.segments_uploaded) == ([], 3)
     assert snapshots(elsewhere) == snapshots(runner)
     assert elsewhere().did_nothing
     slash = Runner(tmp_path, runner.source, remote=elsewhere.remote + "/", tables=runner.tables)
@@ -415,9 +415,9 @@ def test_another_server_under_the_same_name_gets_all_of_it_as_soon_as_it_is_noti
     before = snapshots(runner)
     shutil.rmtree(runner.remote)
     noticed = runner()
-    assert (noticed.verdicts.get("UPLOADED"), noticed.segments_tiered) == (None, 0)
+    assert (noticed.verdicts.get("UPLOADED"), noticed.segments_uploaded) == (None, 0)
     assert "is gone" in noticed.errors[0]
-    assert runner().segments_tiered == 3
+    assert runner().segments_uploaded == 3
     assert snapshots(runner) == before
     assert runner().did_nothing
 
@@ -425,7 +425,7 @@ def test_another_server_under_the_same_name_gets_all_of_it_as_soon_as_it_is_noti
 def test_looking_at_two_places_before_anything_is_written_is_fine(runner: Runner, tmp_path: Path) -> None:
     runner(apply=False)
     elsewhere = Runner(tmp_path, runner.source, remote=str(tmp_path / "elsewhere"), tables=runner.tables)
-    assert elsewhere().segments_tiered == 3
+    assert elsewhere().segments_uploaded == 3
 
 
 def test_a_second_run_at_the_same_time_is_told_to_wait(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_a_copy_behind_a_hole_is_made_when_the_hole_is_closed(runner: Runner) ->
         assert ran.is_transient
         assert len(ran.errors) == 1
         assert ran.verdicts["UPLOADED"] == 1
-    assert runner().segments_tiered == 2
+    assert runner().segments_uploaded == 2
     logs = sorted(key.split("/")[-1][:20] for key in runner.objects() if key.endswith(".log"))
     assert logs == [f"{base:020d}" for base in (0, 10, 20)]
     assert runner().did_nothing
@@ -456,14 +456,14 @@ def test_a_snapshot_object_that_somebody_deleted_is_written_again(runner: Runner
     epochs = runner.source / "orders-0" / "leader-epoch-checkpoint"
     text = epochs.read_text()
     epochs.write_text(leader_epochs_text([(0, 30)]))  # so that nothing is tiered yet
-    assert runner().segments_tiered == 0
+    assert runner().segments_uploaded == 0
     before = snapshots(runner)
     runner.store.delete([next(key for key in before if f"{20:020d}" in key)])
     epochs.write_text(text)
     lost = runner()
-    assert (lost.segments_tiered, lost.is_transient, len(lost.errors)) == (1, True, 1)
+    assert (lost.segments_uploaded, lost.is_transient, len(lost.errors)) == (1, True, 1)
     ran = runner()
-    assert (ran.errors, ran.segments_tiered, ran.decoded) == ([], 2, [])
+    assert (ran.errors, ran.segments_uploaded, ran.decoded) == ([], 2, [])
     assert snapshots(runner) == before
     assert runner().did_nothing
 
@@ -477,7 +477,7 @@ def test_a_newest_copy_that_somebody_deleted_is_made_again(runner: Runner) -> No
     runner()
     delete_copy(runner, 20)
     ran = runner()
-    assert (ran.errors, ran.segments_tiered, ran.verdicts["UPLOADED"]) == ([], 1, 3)
+    assert (ran.errors, ran.segments_uploaded, ran.verdicts["UPLOADED"]) == ([], 1, 3)
     assert runner().did_nothing
 
 
@@ -485,7 +485,7 @@ def test_a_lost_first_segment_is_uploaded_again(runner: Runner) -> None:
     runner()
     delete_copy(runner, 0)
     ran = runner()
-    assert (ran.errors, ran.segments_tiered) == ([], 1)
+    assert (ran.errors, ran.segments_uploaded) == ([], 1)
     verdicts = [row["verdict"] for row in ran.readiness]
     assert verdicts == ["UPLOADED", "UPLOADED", "UPLOADED", "ACTIVE_SEGMENT"]
     runner()

@@ -81,7 +81,7 @@ def check_complete(runner: Runner) -> None:
 def test_a_run_killed_at_any_write_or_commit_is_finished_by_the_next(tmp_path: Path) -> None:
     clock = Clock()
     counted = new_runner(tmp_path / "counted")
-    assert counted(store=KillableStore(counted.store, clock), clock=clock).segments_tiered == 3
+    assert counted(store=KillableStore(counted.store, clock), clock=clock).segments_uploaded == 3
     check_complete(counted)
     assert clock.steps > 20
     for dies_before in range(clock.steps):
@@ -106,7 +106,7 @@ def test_a_claim_that_could_not_be_finished_is_finished_by_the_next_run_and_then
     assert runner(store=NoFinish(runner.store, 1)).is_transient  # type: ignore[arg-type]
     before = runner.objects()
     ran = runner()
-    assert (ran.errors, ran.segments_tiered) == ([], 2), "the first is there"
+    assert (ran.errors, ran.segments_uploaded) == ([], 2), "the first is there"
     assert [row["verdict"] for row in ran.readiness] == ["UPLOADED"] * 3 + ["ACTIVE_SEGMENT"]
     assert {key for key in before if key.endswith(".log")} <= runner.objects().keys()
     check_complete(runner)

@@ -66,7 +66,7 @@ def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: P
     ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--replace", "--apply")
     assert_said(ran, 0)
     (row,) = ran.rows
-    assert row["tiered"] == 1
+    assert row["uploaded"] == 1
     store = DirectoryStore(churn.remote)
     (listed,) = list_topic(store, "churn")
     (copy,) = (each for each in read_copies(store, listed).segments if each.end_offset == 919)
@@ -80,7 +80,7 @@ def test_run_makes_what_kafka_says_of_the_whole_log(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     runner = Runner(tmp_path, at.logs, remote=str(at.remote))
     ran = runner(replace=True, as_of=None)
-    assert (ran.errors, ran.segments_tiered) == ([], 1)
+    assert (ran.errors, ran.segments_uploaded) == ([], 1)
     (made,) = (data for key, data in runner.objects().items() if key.startswith("snapshots/") and "919" in key)
     assert state(made) == state(at.expected[919])
     again = runner(replace=True, as_of=None)
@@ -185,7 +185,7 @@ def test_a_tier_that_no_replica_poisoned_is_right_and_says_so(tmp_path: Path) ->
     assert_said(ran, 0, "2 of 2 snapshots agree with the log")
     assert "computed from" not in ran.err
     assert tiersnap("repair", right.logs, *words(right), *NOW).rows == []
-    assert tiersnap("tier", right.logs, *words(right), *NOW, *ALL_OF_IT, "--apply").rows[0]["tiered"] == 1
+    assert tiersnap("tier", right.logs, *words(right), *NOW, *ALL_OF_IT, "--apply").rows[0]["uploaded"] == 1
 
 
 def refusals(at: PoisonedTier) -> list[Ran]:
@@ -224,7 +224,7 @@ def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier, t
         assert "nothing to" not in ran.err
     run = Runner(tmp_path, churn.logs, remote=str(churn.remote), layout=open_layout(other))(as_of=None)
     assert ["no whole remote segment of churn-0 is there" in each for each in run.errors] == [True]
-    assert run.segments_tiered == 0
+    assert run.segments_uploaded == 0
 
 
 def test_tier_names_another_place_although_nothing_is_to_be_tiered(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_host_that_could_tier_nothing_says_so_and_what_clears_it(tmp_path: Pat
     assert_said(tiersnap(*words), 4, "12 segments TOPIC_ID_UNKNOWN", "--topic-ids FILE")
     ran = tiersnap(*words, "--apply")
     assert_said(ran, 4, "12 segments TOPIC_ID_UNKNOWN", "--topic-ids FILE")
-    assert sum(row["tiered"] for row in ran.rows) == 0
+    assert sum(row["uploaded"] for row in ran.rows) == 0
 
 
 def test_doctor_scan_and_tier_agree_that_segments_without_a_topic_id_wait(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_published_segment_without_objects_is_a_gap_and_not_uploaded_again(
     runner = Runner(tmp_path, uploaded)
     ran = runner(now=NOW, records=(PartitionRecords("lZ6vvmajTWKDBUTV6SQAtQ", named, is_complete),))
     assert ran.verdicts == {"TIERED": 2, "GAP_IN_REMOTE" if is_complete else "UPLOADED": 1, "ACTIVE_SEGMENT": 1}
-    assert ran.segments_tiered == (not is_complete)
+    assert ran.segments_uploaded == (not is_complete)
 
 
 def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_is_made_is_of_the_whole_log_and_tier_takes_it(
     again = repair(logs, "--remote", remote, *words)
     assert (again.exit_code, again.rows) == (0, [])
     (tiered,) = tier(logs, remote, *words, "--leave-to-broker", "none").rows
-    assert tiered["tiered"] == 2
+    assert tiered["uploaded"] == 2
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -94,7 +94,7 @@ def assert_unknown(ran: Ran, runner: Runner) -> None:
     assert set(ran.verdicts) <= {"UNKNOWN_TRANSACTIONS", "ACTIVE_SEGMENT"}
     closed = [row["reason"] for row in ran.readiness if row["verdict"] == "UNKNOWN_TRANSACTIONS"]
     assert closed and all("nothing proves which transactions are open there" in reason for reason in closed)
-    assert (snapshots(runner), ran.segments_tiered) == ({}, 0)
+    assert (snapshots(runner), ran.segments_uploaded) == ({}, 0)
 
 
 @settings(max_examples=examples(10))
@@ -151,7 +151,7 @@ def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tupl
     for base in bases[tiered + 1 :]:
         (folder / "before" / "logs" / "orders-0" / f"{base:020d}.log").unlink()
     before = Runner(folder / "before", folder / "before" / "logs")
-    tiered = before(as_of=None, now=NOW).segments_tiered
+    tiered = before(as_of=None, now=NOW).segments_uploaded
     for base in bases[:tiered]:
         for path in (folder / "logs" / "orders-0").glob(f"{base:020d}.*"):
             path.unlink()
@@ -175,7 +175,7 @@ def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_th
         assert ran.errors == []
         written = snapshots(runner)
         if stable_offset(log) < ran.listed[0]["window_offset"]:
-            assert (written, ran.segments_tiered) == (before, 0)
+            assert (written, ran.segments_uploaded) == (before, 0)
             return
         assert written.keys() - before.keys() == {*bases[tiered + 1 :]} - before.keys(), "nothing waits for its start"
         for offset, observed in written.items():
@@ -207,7 +207,7 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
         assert written[9] == replayed(log, 9)
     else:
         assert not [path for path in Path(runner.remote).rglob("*.snapshot") if path.read_bytes()]
-        assert ran.segments_tiered == 0
+        assert ran.segments_uploaded == 0
         assert "what came before its files is not known" in ran.errors[0]
 
 
@@ -221,7 +221,7 @@ def test_a_producer_is_followed_back_into_a_remote_segment_that_ends_in_the_wind
     rolled = {0: [entry for day in range(16) for entry in segments[day]], 16: segments[16]}
     write_aged(tmp_path / "before" / "logs", rolled, {0: times[15], 16: times[16]})
     before = Runner(tmp_path / "before", tmp_path / "before" / "logs")
-    assert before(as_of=None, now=NOW).segments_tiered == 1
+    assert before(as_of=None, now=NOW).segments_uploaded == 1
     for path in Path(before.remote).rglob("*"):
         if path.is_file() and b'"finished"' in path.read_bytes():
             path.unlink()
@@ -234,7 +234,7 @@ def test_a_producer_is_followed_back_into_a_remote_segment_that_ends_in_the_wind
     log.segments = segments
     ran = run(runner, producer_expiration=WEEK, told=led(log))
     assert (ran.errors, ran.listed[0]["window_offset"]) == ([], 13)
-    assert ran.segments_tiered == 3
+    assert ran.segments_uploaded == 3
     assert snapshots(runner)[17] == {7: replayed(log, 17)[7]}
 
 
@@ -261,7 +261,7 @@ def test_a_broker_s_file_before_the_window_is_uploaded_as_one_that_nobody_compar
     assert (rows[bases[1]]["snapshot"], rows[bases[1]]["snapshot_provenance"]) == ("UNVERIFIED", "BROKER_UNVERIFIED")
     assert rows[bases[2]]["verdict"] == "CORRUPT_SNAPSHOT"
     assert rows[bases[3]]["verdict"] == "GAP_BEFORE"
-    assert ran.segments_tiered == 2
+    assert ran.segments_uploaded == 2
 
 
 def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path) -> None:
@@ -289,7 +289,7 @@ def test_a_flipped_bit_before_the_window_is_seen_by_the_upload(tmp_path) -> None
 
     ran = run(runner, told=led(log))
 
-    assert ran.segments_tiered == 1
+    assert ran.segments_uploaded == 1
     assert len(ran.errors) == 1
     assert path.name in ran.errors[0]
 
@@ -319,7 +319,7 @@ def test_a_producer_that_must_be_followed_through_damage_stops_its_partition(tmp
 
     assert len(ran.errors) == 1
     assert "cannot be followed back beyond the window" in ran.errors[0]
-    assert (ran.readiness, ran.segments_tiered) == ([], 0)
+    assert (ran.readiness, ran.segments_uploaded) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_snapshot_that_shows_nothing_of_the_windows_begin_proves_nothing(
     lie(log, folder)
     runner = Runner(tmp_path, tmp_path / "logs")
     ran = run(runner)
-    assert ran.segments_tiered == 0
+    assert ran.segments_uploaded == 0
     assert set(ran.verdicts) == {"UNKNOWN_TRANSACTIONS", "ACTIVE_SEGMENT"}
 
 

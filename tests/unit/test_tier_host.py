@@ -156,7 +156,7 @@ def test_copies_of_a_broker_which_claims_nothing_are_not_made_again(tmp_path: Pa
     before = files(tmp_path / "remote")
     ran = tier(LOGS, tmp_path / "remote", "--topic", "orders", "--apply")
     assert ran.exit_code == 0, ran.err
-    assert ran.row(partition="orders-0")["tiered"] == 0
+    assert ran.row(partition="orders-0")["uploaded"] == 0
     assert ran.row(partition="orders-0")["verdicts"]["IN_REMOTE"] == len(made)
     after = files(tmp_path / "remote")
     assert {key: after[key] for key in before} == before
@@ -171,7 +171,7 @@ def test_beside_a_broker_that_copies_nothing_of_the_partition_is_tiered(tmp_path
     before = files(tmp_path / "remote")
     ran = tier(LOGS, tmp_path / "remote", "--topic", "orders", "--apply")
     assert ran.row(partition="orders-0")["verdicts"]["COPY_IN_FLIGHT"] == 1
-    assert ran.row(partition="orders-0")["tiered"] == 0
+    assert ran.row(partition="orders-0")["uploaded"] == 0
     after = files(tmp_path / "remote")
     # Whose cluster the objects are is said beside the snapshots.
     assert {key: each for key, each in after.items() if "/0/" in key and not key.endswith("cluster.json")} == before

@@ -66,7 +66,7 @@ def test_the_sql_of_the_page_lists_the_runs_the_newest_first(warehouse: Path) ->
     pytest.importorskip("duckdb")
     row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap 0.1.0", "settings": '{"remote": "s3://b/x"}'}
     for changed in (
-        {"run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_tiered": 2048},
+        {"run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_uploaded": 2048},
         {"run": 2, "run_id": "second", "started_at": 9000, "finished_at": 9100, "errors": 1},
     ):
         write_deltalake(warehouse / "runs", pa.Table.from_pylist([row | changed], schema=RUNS), mode="append")

@@ -131,8 +131,8 @@ def test_an_unknown_key_or_a_number_as_text_breaks_the_contract() -> None:
     row = {"verdict": "READY", "segments": 3}
     summary = {
         "run_id": "r", "segments_decoded": 1, "bytes_decoded": 9,
-        "snapshots_written": 0, "snapshots_mended": 0, "segments_tiered": 0,
-        "bytes_tiered": 0, "segments_published": 0, "delta_commits": 0,
+        "snapshots_written": 0, "snapshots_mended": 0, "segments_uploaded": 0,
+        "bytes_uploaded": 0, "segments_published": 0, "delta_commits": 0,
         "encryption_unknown": 0, "finding_count": 0, "error_count": 0,
         "seconds": {"list": 0.5}, "report": "x",
     }  # fmt: skip
@@ -141,7 +141,7 @@ def test_an_unknown_key_or_a_number_as_text_breaks_the_contract() -> None:
     assert_follows_schema(json.dumps(right), "json")
     for wrong in (
         {**right, "more": 1},
-        {**right, "result": {**result, "bytes_tiered": "1 KiB"}},
+        {**right, "result": {**result, "bytes_uploaded": "1 KiB"}},
         {**right, "result": {**result, "rows": [{**row, "verdict": "FINE"}]}},
         {**right, "errors": [{"type": "UsageError"}]},
     ):

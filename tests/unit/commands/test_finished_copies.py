@@ -46,7 +46,7 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
 
     ran = tier(source, remote)
 
-    assert (ran.exit_code, json.loads(ran.out)["result"]["segments_tiered"]) == (0, more), ran.err
+    assert (ran.exit_code, json.loads(ran.out)["result"]["segments_uploaded"]) == (0, more), ran.err
     assert FINISHED in ran.err
     assert "nothing to do" not in ran.err
     again = tier(source, remote)

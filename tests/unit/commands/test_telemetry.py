@@ -93,8 +93,8 @@ def test_tier_tells_what_it_did_and_partitions_when_asked(tmp_path: Path) -> Non
         "tier", tmp_path / "log", "--remote", remote, "--apply", "--metrics-file", path, "--metrics-by-partition"
     )
     result, found = json.loads(ran.out)["result"], values(path)
-    assert found[of("tiersnap_last_run_segments_tiered", "tier")] == result["segments_tiered"] == 3
-    assert found[of("tiersnap_last_run_bytes_tiered", "tier")] == result["bytes_tiered"]
+    assert found[of("tiersnap_last_run_segments_uploaded", "tier")] == result["segments_uploaded"] == 3
+    assert found[of("tiersnap_last_run_bytes_uploaded", "tier")] == result["bytes_uploaded"]
     assert found[of("tiersnap_segments", "tier", topic="orders", partition="0", verdict="UPLOADED")] == 3
     assert abs(found[of("tiersnap_last_success_timestamp_seconds", "tier")] - time.time()) < 600
 
@@ -194,7 +194,7 @@ def test_a_run_tells_openlineage_when_it_begins_and_how_it_ends(fails: bool, ser
     run = LineageRun("20261122T090000Z-abcdef", "run", ["/var/lib/kafka"], ["s3://bucket/tiers", "/tmp/warehouse"])
     try:
         with lineage(url, run):
-            run.facts |= {"segments_tiered": 3}
+            run.facts |= {"segments_uploaded": 3}
             if fails:
                 raise ZeroDivisionError
     except ZeroDivisionError:
@@ -211,7 +211,7 @@ def test_a_run_tells_openlineage_when_it_begins_and_how_it_ends(fails: bool, ser
         assert all(set(each) == {"namespace", "name"} for each in (*event["inputs"], *event["outputs"]))
     facet = last["run"]["facets"]["kafkaTierSnapshot"]
     assert {"_producer", "_schemaURL"} <= set(facet)
-    assert facet["segments_tiered"] == 3
+    assert facet["segments_uploaded"] == 3
 
 
 def test_datasets_are_named_by_place_and_without_passwords() -> None:
