@@ -19,6 +19,14 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse
 pytestmark = pytest.mark.spark
 
 
+def root_executions(spark: SparkSession) -> set[int]:
+    """Ids of the SQL executions that no other one began."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = spark._jsparkSession.sharedState().statusStore().executionsList()
+    executions = [found.apply(number) for number in range(found.size())]
+    return {each.executionId() for each in executions if each.executionId() == each.rootExecutionId()}
+
+
 def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
     logs, remote = write_fleet(tmp_path / "logs", 2), tmp_path / "remote"
 
@@ -37,7 +45,9 @@ def test_run_joins_the_records_of_replicas_with_the_copies_and_keeps_them(spark:
     tiered = {"TIERED": 4, "UPLOADED": 2, "ACTIVE_SEGMENT": 2}
     found = ran()
     assert (found.verdicts, found.counts.segments_uploaded) == (tiered, 0)
+    before = root_executions(spark)
     again = ran()
+    assert len(root_executions(spark) - before) == 3, "the records are read with the listing"
     assert (again.verdicts, again.did_nothing) == (tiered, True)
     for folder in folders:
         shutil.rmtree(folder)
