@@ -30,6 +30,7 @@ from tiersnap.jobs.doctor_cluster import (
     records_here,
     told_copies,
 )
+from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, steps_once
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.option_types import clock, once
@@ -88,7 +89,7 @@ class ExaminedLogDir:
 class DoctorResult:
     """The host, and what comes next.
 
-    `remote` is empty without --remote, `hung` and `twice` without --bootstrap-server; `records` is null without both.
+    `remote` is empty without --remote, `hung`, `twice` and `copying` without a cluster; `records` is null without both.
     `location` is null if neither a cluster nor the running broker of LOGDIR tells.
     """
 
@@ -101,6 +102,7 @@ class DoctorResult:
     verified: Annotated[list[VerifiedPartition], Meta(description="by --remote-checks")]
     hung: list[HungRemoteCopy]
     twice: list[CopiedTwice]
+    copying: CopyFindings
     forgotten: Annotated[list[ForgottenProducers], Meta(description="with --remote")]
     next: list[str]
     check: list[str]
@@ -153,8 +155,9 @@ def doctor(
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
     that puts them back. Exits 5 if there is one.
 
-    --bootstrap-server names copies that hang: a broker began them, they do not end (--hung-after), and nothing behind
-    them is tiered. Exits 4 if there is one.
+    --bootstrap-server names what keeps brokers from copying, and exits 4 then: copies that hang (--hung-after), copy
+    tasks that fail again and again (watched for up to three task intervals), topics that a killed run left paused, and
+    on the leader's host lost leader epochs, and segments above a last stable offset that has stood for an hour.
     """
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import probe_store, problems_of
@@ -178,13 +181,16 @@ def doctor(
     if is_elsewhere:  # ask nothing there, and print no command with it
         view = replace(view, remote=None)
     view = view if compared is None else replace(view, layout=compared.layout)
+    records = None if compared is None else compared.records
+    copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
     answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
     host = _with_broker(host, broker)
+    mending = [*_of_cluster(host, compared, copies), *copying.steps(cluster, log_dirs, view)]
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
-        width, sections = terminal_width(), _sections(host, answers, compared, copies, location)
+        width, sections = terminal_width(), _sections(host, answers, compared, copies, location, copying, mending)
         sections = {"facts": list(situation.lines()), **sections}
         if view.remote is not None:
             sections["verified"] = verified_lines(verified, view.remote)
@@ -193,10 +199,11 @@ def doctor(
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, errors)
     else:
-        output.document(_result(host, answers, compared, copies, verified, location), errors=errors)
+        found = _result(host, answers, compared, copies, verified, location, copying, mending)
+        output.document(found, errors=errors)
     shown_by_cluster = problems_of_cluster(compared, copies, location)
     away = () if is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
-    code = exit_code_of([*host.problems(), *shown_by_cluster, *problems_of(answers), *away])
+    code = exit_code_of([*host.problems(), *shown_by_cluster, *copying.problems(), *problems_of(answers), *away])
     was_asked = cluster is not None and hung_after is not None
     sinks.send(lambda: of_doctor(code, clock(), len(copies.hung) if was_asked else None))
     return code
@@ -244,9 +251,10 @@ def _result(
     copies: ToldCopies,
     verified: list[VerifiedPartition],
     location: JudgedLocation | None,
+    copying: CopyFindings,
+    mending: Sequence[str],
 ) -> DoctorResult:
     has_host = bool(host.log_dirs)
-    mending = list(_of_cluster(host, compared, copies))
     return DoctorResult(
         log_dirs=[_row(host, each) for each in host.log_dirs],
         version=host.version() if has_host else "",
@@ -257,8 +265,9 @@ def _result(
         verified=verified,
         hung=list(copies.hung),
         twice=list(copies.twice),
+        copying=copying,
         forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
-        next=[*mending, *(host.next_steps() if has_host else ())],
+        next=steps_once(mending, host.next_steps() if has_host else ()),
         check=list(host.checks()) if has_host else [],
     )
 
@@ -304,25 +313,28 @@ def _sections(
     compared: Compared | None,
     copies: ToldCopies,
     location: JudgedLocation | None,
+    copying: CopyFindings,
+    mending: Sequence[str],
 ) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
     of_remote = {"location": list(location.lines())} if location is not None else {}
     of_remote |= {"remote": [_answer_line(each) for each in answers]} if answers else {}
     of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
-    of_remote |= {"copies": list(copies.said)} if copies.said else {}
-    mending = list(_of_cluster(host, compared, copies))
+    told, blocking = [*copies.said, *copying.others()], list(copying.blocking())
+    of_remote |= {"copies": told} if told else {}
     if not host.log_dirs:
-        return of_remote | ({"next": mending} if mending else {})
+        blocked = {"blocked": blocking} if blocking else {}
+        return blocked | of_remote | ({"next": list(mending)} if mending else {})
     return {
         "broker": list(_broker(host)),
         "version": [host.version()],
         "disks": [line for each in host.log_dirs for line in _disk_lines(host, each)],
         "running": list(_running(host)),
-        "blocked": list(_blocks(host)),
+        "blocked": [*blocking, *_blocks(host, has_others=bool(blocking))],
         **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
         **of_remote,
         **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
-        "next": [*mending, *host.next_steps()],
+        "next": steps_once(mending, host.next_steps()),
         "check": list(host.checks()),
     }
 
@@ -350,7 +362,7 @@ def _running(host: Host) -> Iterator[str]:
         yield f"no: nobody holds .lock{says}"
 
 
-def _blocks(host: Host) -> Iterator[str]:
+def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     from tiersnap.snapshot.gate.verdict import Verdict
 
     for verdict, number in host.blocked.most_common():
@@ -372,7 +384,7 @@ def _blocks(host: Host) -> Iterator[str]:
         yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and brokers do not know them yet"
-    if not (waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
+    if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):
         yield "nothing, by the names of the files; scan checks what is in them"
 
 

@@ -133,6 +133,10 @@ def unblock(
     output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
     tell_place(output, done.proof)
     tell_failures(output, errors)
+    output.warn(*(each.says() for each in done.lost_epochs))
+    output.talk(*dict.fromkeys(line for each in done.lost_epochs for line in each.cure(tuple(log_dirs))))
+    if not rows and done.lost_epochs:
+        return exit_code_of(done.problems())
     if not rows:
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return exit_code_of(done.problems())

@@ -148,7 +148,7 @@ def look_at_copies(
     Raises:
         BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
     """
-    cache = _read(cluster) if records is None else records
+    cache = read_all_records(cluster) if records is None else records
     twice = tuple((str(each), *pair) for each in cache.partitions() for pair in copied_twice(cache, each))
     doubtful = [each for each in cache.partitions() if any(cache.in_state(each, _STARTED))]
     if not doubtful:
@@ -161,7 +161,8 @@ def look_at_copies(
     return CopiesOfCluster(found, twice)
 
 
-def _read(cluster: Cluster) -> MetadataCache:
+def read_all_records(cluster: Cluster) -> MetadataCache:
+    """Return the records of all partitions; none if the cluster has no topic of them."""
     try:
         metadata_topic = MetadataTopic.of(cluster)
     except MetadataTopicAbsentError:

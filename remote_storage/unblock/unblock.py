@@ -16,12 +16,14 @@ from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
 from tiersnap.remote_storage.cluster.log_starts import located
+from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_epochs
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
@@ -35,8 +37,8 @@ from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.gate.exit_code import Problem
-from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
+from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
@@ -52,6 +54,7 @@ class Unblocked:
     tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # what was copied of them, or would be
     refusals: tuple[TiersnapError, ...] = ()  # of topics that were left alone
     proof: PlaceProof | None = None  # that brokers read this place; None where nothing is stuck
+    lost_epochs: tuple[LostEpochs, ...] = ()  # of partitions that only `repair` frees
 
     def problems(self) -> Iterator[Problem]:
         """Yield what was met."""
@@ -59,6 +62,8 @@ class Unblocked:
         yield from self.tiered.errors
         yield from self.refusals
         yield from (each.problem for each in self.freeings if each.problem is not None)
+        if self.lost_epochs:
+            yield OtherProblem.STUCK_COPY
 
 
 @dataclass
@@ -107,8 +112,9 @@ class Unblock:
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, left.partitions, self.talk, self.hung)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
+            lost = tuple(self._lost_epochs(reader.cache, candidates))
             if not stuck:
-                return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
+                return Unblocked(len(candidates), refusals=tuple(self._refusals.values()), lost_epochs=lost)
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             # Nothing is published of partitions whose copy hangs.
@@ -116,7 +122,16 @@ class Unblock:
             if self.host.apply:  # writes, so not before the proof
                 check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
-        return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
+        freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
+        return Unblocked(len(candidates), freed, tiered, refusals, proof, lost)
+
+    def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
+        """Yield the partitions led here whose copy task fails without a record."""
+        for log_dir in self.log_dirs.values():
+            owner = read_properties(log_dir.filesystem, log_dir.path)
+            led = {each: at for each, at in candidates.items() if owner is None or at == owner.node_id}
+            names = {(each.topic, each.partition) for each in led}
+            yield from find_lost_epochs(cache, named(log_dir, names), led)
 
     def _refuse_two_replicas(self) -> None:
         found = Counter(split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders)

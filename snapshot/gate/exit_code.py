@@ -32,6 +32,8 @@ class OtherProblem(StrEnum):
     STUCK_COPY = "STUCK_COPY"  # the copy task fails at a segment that cannot be tiered
     STUCK_COPY_AHEAD = "STUCK_COPY_AHEAD"  # `unblock` freed the copy task, which fails at a later segment
     RESTART_NEEDED = "RESTART_NEEDED"  # `unblock` published the segments, and the leader must be restarted
+    LEFT_PAUSED = "LEFT_PAUSED"  # a killed run left copying of a topic paused
+    STANDING_LSO = "STANDING_LSO"  # the last stable offset has stood for an hour, and closed segments wait above it
     HANGING_TRANSACTION = "HANGING_TRANSACTION"  # only an operator ends it
     BROKEN_EXACTLY_ONCE = "BROKEN_EXACTLY_ONCE"  # records were lost or doubled, or a fenced writer wrote
     CUT_SEGMENT = "CUT_SEGMENT"  # the rows of a warehouse end before the segment does

@@ -120,6 +120,7 @@ class ModelCluster(Cluster):
         self.of_brokers = {"remote.log.manager.task.interval.ms": "1000"}
         self.leader_epoch = 0  # of all partitions; a restart of the broker ends it
         self.hides_newest = 0
+        self.stable: dict[tuple[str, int], int] = {}  # last stable offsets that are not the log end
         self.leader_folder: Path | None = None  # the whole log of a topic that clients read
         self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
@@ -207,7 +208,7 @@ class ModelCluster(Cluster):
         return self.request("offsets", lambda: {each: self._topic(each[0]).offsets[each[1]] for each in wanted})
 
     def stable_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return {each: end for each, (_, end) in self.log_offsets(partitions).items()}
+        return {each: self.stable.get(each, end) for each, (_, end) in self.log_offsets(partitions).items()}
 
     def leader_epochs(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         wanted = list(numbers)

@@ -1,0 +1,69 @@
+"""The topics of a cluster that `doctor` asks about: which of them brokers copy, and which tiersnap paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
+from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
+from tiersnap.remote_storage.errors import ClusterRefusedError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import Partition, read_properties, split_folder_name
+from tiersnap.snapshot.log.selection import NamedLogDir, named
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopics:
+    """The topics that the cluster has and that this user may describe."""
+
+    leaders: Mapping[TopicIdPartition, int]  # of the partitions that brokers copy and that have a leader
+    marked: Mapping[str, str]  # topic ids, by name, of those with the mark of a pause
+
+    def led_here(self, log_dirs: Sequence[NamedLogDir]) -> dict[TopicIdPartition, tuple[FileSystem, Partition]]:
+        """Return the copied partitions that the broker of some log directories leads, as they are there."""
+        found = {}
+        for each in log_dirs:
+            log_dir = each.log_dir
+            owner = read_properties(log_dir.filesystem, log_dir.path)
+            brokers = {None if owner is None else owner.node_id, *(self.leaders.values() if owner is None else ())}
+            led = {(at.topic, at.partition) for at, leader in self.leaders.items() if leader in brokers}
+            for partition in named(log_dir, led):
+                name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+                if name in self.leaders:
+                    found[name] = log_dir.filesystem, partition
+        return found
+
+
+def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: MetadataCache) -> CopiedTopics:
+    """Ask for the topics in log directories and records, for all topics without log directories; a request per topic.
+
+    Raises:
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    here = {name for each in log_dirs for name in map(split_folder_name, each.log_dir.folders) if name is not None}
+    names = {topic for topic, _ in here} if log_dirs else set(cluster.partition_counts())
+    topics = cluster.topics(names | {each.topic for each in records.partitions()})
+    asked = zip(topics.values(), in_parallel(lambda name: _settings(cluster, name), topics), strict=True)
+    configs = {topic.name: settings for topic, settings in asked if settings is not None}
+    leaders = {
+        TopicIdPartition(name, topics[name].topic_id, number): leader
+        for name in _copied(configs)
+        for number, leader in topics[name].leaders.items()
+        if leader >= 0
+    }
+    return CopiedTopics(leaders, {name: topics[name].topic_id for name in configs if is_marked(configs[name])})
+
+
+def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:
+    return (name for name, settings in configs.items() if is_copied(settings))
+
+
+def _settings(cluster: Cluster, topic: str) -> Mapping[str, TopicConfig] | None:
+    try:
+        return cluster.settings(topic)
+    except ClusterRefusedError:  # no right to describe it
+        return None

@@ -1,0 +1,50 @@
+"""Find the copy tasks that fail again and again: by the records of all partitions, and by watching the suspects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.copy_progress import has_unended
+from tiersnap.remote_storage.cluster.hung_copies import HUNG_AFTER_MS
+from tiersnap.remote_storage.cluster.leader_epochs import can_speak, open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.stuck import StuckPartition, find_stuck
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+
+
+def find_failing(
+    cluster: Cluster,
+    records: MetadataCache,
+    leaders: Mapping[TopicIdPartition, int],
+    log_dirs: Sequence[str],
+    now: int,
+    talk: Callable[[str], None],
+) -> list[StuckPartition]:
+    """Return the partitions whose copy task fails; up to three task intervals if the records raise a suspicion.
+
+    Args:
+        records: of the cluster.
+        leaders: of the partitions that brokers copy.
+        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+        now: ms.
+        talk: told what takes a while.
+    """
+    suspects = {each: leader for each, leader in leaders.items() if _may_fail(records, each, now)}
+    if not suspects:
+        return []
+    places = () if can_speak(cluster.properties) else log_dirs
+    with MetadataTopic.of(cluster).read(suspects) as reader, open_lineage(cluster, places) as lineage:
+        return find_stuck(cluster, reader, lineage, suspects, (), talk)
+
+
+def _may_fail(records: MetadataCache, partition: TopicIdPartition, now: int) -> bool:
+    """Return whether attempts of the partition did not end, and one began so late that the task may still fail.
+
+    Attempts stay in the records for good; a task that fails begins another one before the first would hang.
+    """
+    if not has_unended(records, partition):
+        return False
+    begun = records.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
+    return now - max(each.event_timestamp for each in begun) <= HUNG_AFTER_MS

@@ -1,0 +1,86 @@
+"""Find copy tasks that fail because leader-epoch-checkpoint lost the epochs of a closed segment.
+
+The broker logs "segmentLeaderEpochs can not be null or empty" at each attempt and writes no record, so only the log
+directory of the leader shows it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
+from tiersnap.snapshot.replay.examine import has_leader_epoch
+from tiersnap.snapshot.units import count_of, human_bytes
+
+FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do not tell its epochs"
+
+
+@dataclass(frozen=True, slots=True)
+class LostEpochs:
+    """A partition whose closed segments are not copied for want of leader epochs."""
+
+    partition: str
+    leader: int
+    base_offset: int  # of the first of these segments
+    segments: int
+    waiting_bytes: int  # of these segments
+    is_rebuildable: bool  # the batches hold the epochs
+
+    def says(self) -> str:
+        """Return it in words."""
+        have = count_of(self.segments, "closed segment has", "closed segments have")
+        return (
+            f"{self.partition}: the copy task of broker {self.leader} fails at offset {self.base_offset}: {have} no "
+            f"leader epoch in {LEADER_EPOCHS}; {human_bytes(self.waiting_bytes)} wait"
+        )
+
+    def cure(self, log_dirs: Iterable[str]) -> Iterator[str]:
+        """Yield what a person does."""
+        if self.is_rebuildable:
+            yield f"stop broker {self.leader}: it reads {LEADER_EPOCHS} only when it starts"
+            yield shlex.join(["tiersnap", "repair", *log_dirs, "--replace", "--apply"])
+            yield f"start broker {self.leader}"
+        else:
+            yield FROM_REPLICA
+
+
+def find_lost_epochs(
+    records: MetadataCache, partitions: Iterable[Partition], leaders: Mapping[TopicIdPartition, int]
+) -> list[LostEpochs]:
+    """Return the partitions whose next segment to copy has no leader epoch.
+
+    Args:
+        records: of the cluster.
+        partitions: of the log directories of their leader.
+        leaders: of the partitions that brokers copy.
+    """
+    found = []
+    for each in partitions:
+        name = TopicIdPartition(each.topic, each.topic_id, each.partition)
+        end = _remote_end(records, name, each)
+        lacking = [segment for segment in each.segments if _is_lacking(each, segment) and segment.base_offset >= end]
+        if lacking and name in leaders:
+            size = sum(segment.log.size for segment in lacking)
+            first, leader = lacking[0].base_offset, leaders[name]
+            found.append(LostEpochs(each.name, leader, first, len(lacking), size, each.epochs_lost_below > 0))
+    return found
+
+
+def _is_lacking(partition: Partition, segment: Segment) -> bool:
+    """Return whether a closed segment ends before the first leader epoch that the checkpoint has."""
+    if segment.next_base_offset is None:
+        return False
+    is_lost = segment.next_base_offset <= partition.epochs_lost_below
+    return is_lost or not has_leader_epoch(partition.leader_epochs, segment.next_base_offset)
+
+
+def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
+    """Return where the copy task goes on: after the segments that it finds by the epochs that are left; 0 without."""
+    left = {epoch for epoch, start in partition.leader_epochs or () if start >= partition.epochs_lost_below}
+    finished = records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED)
+    ends = (each.end_offset + 1 for each in finished if not left.isdisjoint(dict(each.segment_leader_epochs)))
+    return max(ends, default=0)

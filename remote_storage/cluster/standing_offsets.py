@@ -1,0 +1,110 @@
+"""Find last stable offsets that have stood for an hour or more, with closed segments waiting above them.
+
+A copy task copies a segment only if it ends at or below the last stable offset. An open transaction, or a high
+watermark that does not advance, keeps that offset where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration, utc
+
+STANDS_AFTER_MS = 3_600_000
+"""Transactions end within 15 minutes by default (transaction.max.timeout.ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingOffset:
+    """A partition whose last stable offset stands still."""
+
+    partition: str
+    last_stable_offset: int
+    since: int  # ms: time of the first record above it
+    age_ms: int
+    segments: int  # closed, above it
+    waiting_bytes: int  # of these segments
+
+    def says(self) -> str:
+        """Return it in words."""
+        wait = count_of(self.segments, "closed segment", "closed segments")
+        return (
+            f"{self.partition}: the last stable offset has stood at {self.last_stable_offset} for "
+            f"{human_duration(self.age_ms)}, since {utc(self.since)}: {wait} above it, "
+            f"{human_bytes(self.waiting_bytes)} wait"
+        )
+
+
+def find_standing(
+    cluster: Cluster, partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]], now: int
+) -> list[StandingOffset]:
+    """Return the partitions whose last stable offset stands; each has a leader, and brokers copy it.
+
+    Args:
+        partitions: as they are in a log directory.
+        now: ms.
+    """
+    names = {(each.topic, each.partition): each for each in partitions if partitions[each][1].segments[1:]}
+    found = []
+    for name, offset in cluster.stable_offsets(names).items():
+        filesystem, partition = partitions[names[name]]
+        waiting = [each for each in partition.segments if (each.next_base_offset or 0) > offset]
+        since = _time_at(filesystem, partition, offset, now) if waiting else now
+        if since <= now - STANDS_AFTER_MS:
+            size = sum(each.log.size for each in waiting)
+            found.append(StandingOffset(partition.name, offset, since, now - since, len(waiting), size))
+    # A transaction whose records have old timestamps may be open for a moment only.
+    again = cluster.stable_offsets([(each.topic, each.partition) for each in _named(found, partitions)])
+    still = {f"{topic}-{number}": offset for (topic, number), offset in again.items()}
+    return [each for each in found if still[each.partition] == each.last_stable_offset]
+
+
+def _named(
+    found: Sequence[StandingOffset], partitions: Mapping[TopicIdPartition, tuple[FileSystem, Partition]]
+) -> list[TopicIdPartition]:
+    standing = {each.partition for each in found}
+    return [each for each, (_, partition) in partitions.items() if partition.name in standing]
+
+
+def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
+    """Return the time (ms) at which the record at an offset was written, `now` if no segment here holds it.
+
+    The segment before had ended by then, so the time is at least its file's. A record without a time, or with one in
+    the future, was written before its own segment ended.
+    """
+    *before, holding = [None, *(each for each in partition.segments if each.base_offset <= offset)]
+    timestamp = None if holding is None else _timestamp(filesystem, holding, offset)
+    if holding is None or timestamp is None:
+        return now
+    if not 0 <= timestamp <= now:
+        return _ended_at(holding)
+    previous = before[-1]
+    return timestamp if previous is None else max(timestamp, _ended_at(previous))
+
+
+def _ended_at(segment: Segment) -> int:
+    return segment.log.modified_ns // 1_000_000
+
+
+def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
+    """Return the newest timestamp (ms) of the batch that holds an offset, or of the first one above it."""
+    scan = SegmentScan(
+        filesystem,
+        segment.log.path,
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        check_crc=False,
+    )
+    for rows in scan:
+        above = np.flatnonzero(rows["base_offset"] + rows["last_offset_delta"] >= offset)
+        if above.size:
+            return int(rows["max_timestamp"][above[0]])
+    return None

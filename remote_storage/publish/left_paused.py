@@ -1,0 +1,75 @@
+"""Find the topics that a killed run left paused, and those at which a run is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off
+from tiersnap.remote_storage.errors import CopyingOffError, SettingsAsideError, UnblockHeldError
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+
+
+class PauseState(StrEnum):
+    """The state of a topic whose configs tiersnap overrode."""
+
+    AT_WORK = "AT_WORK"  # a run is at it, and resumes it
+    LEFT = "LEFT"  # a run was killed; its saved configs are in remote storage
+    NOTHING_SAVED = "NOTHING_SAVED"  # its saved configs are gone, damaged or of another cluster
+    NOT_ASKED = "NOT_ASKED"  # the remote location is not known
+
+
+@dataclass(frozen=True, slots=True)
+class PausedTopic:
+    """A topic whose copying tiersnap paused."""
+
+    topic: str
+    state: PauseState
+    reason: str
+    hint: str = ""  # what puts its configs back by hand
+
+    @property
+    def is_left(self) -> bool:
+        """Return whether nobody is known to resume it."""
+        return self.state is not PauseState.AT_WORK
+
+    def says(self) -> str:
+        """Return it in words."""
+        return f"{self.topic}: {self.reason}"
+
+
+def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Mapping[str, str]) -> list[PausedTopic]:
+    """Return the state of topics that have the mark of a pause.
+
+    Args:
+        store: of the saved configs; None if the remote location is not known.
+        topic_ids: by name of these topics.
+    """
+    states = (_state(cluster, store, name, topic_id) for name, topic_id in sorted(topic_ids.items()))
+    return [each for each in states if each is not None]
+
+
+def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:
+    if store is None:
+        why = "tiersnap paused copying; the remote location tells whether a run is at work (--remote)"
+        return PausedTopic(topic, PauseState.NOT_ASKED, why)
+    try:
+        saved = SavedConfigsStore(store).find({topic: topic_id}, cluster.cluster_id())
+    except UnblockHeldError as held:
+        return PausedTopic(topic, PauseState.AT_WORK, f"copying is paused: {held.message}")
+    except CorruptDataError as damaged:
+        return PausedTopic(topic, PauseState.NOTHING_SAVED, f"copying is paused: {damaged.message}", damaged.hint)
+    if saved:
+        why = "a killed run left copying paused: nothing is tiered, and retention deletes nothing"
+        return PausedTopic(topic, PauseState.LEFT, why)
+    try:
+        check_copying_was_not_switched_off(topic, cluster.settings(topic), ())
+    except SettingsAsideError as gone:
+        return PausedTopic(topic, PauseState.NOTHING_SAVED, gone.message.removeprefix(f"{topic}: "), gone.hint)
+    except CopyingOffError:
+        pass
+    return None  # the run has ended since
