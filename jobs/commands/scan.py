@@ -132,8 +132,8 @@ def scan(
     tiered, and the remote location which of them are there; without both, the replicas of __remote_log_metadata in
     LOGDIR prove some of it.
 
-    With a remote location it also names replicas that have forgotten producers, as brokers leave them that they rebuild from remote
-    storage, and says what producers would meet if they led now.
+    With a remote location it also names replicas that have forgotten producers, as brokers leave them that they rebuild
+    from remote storage, and says what producers would meet if they led now.
 
     Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot, an
     index, leader epochs or a topic id, or when a replica has forgotten producers, 0 otherwise.

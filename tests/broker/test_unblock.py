@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.broker.harness.scenarios import (
 from tests.broker.harness.tiering import MANDATORY, TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, wait_for_leader
 from tests.broker.harness.unblocking import (
+    doctor,
     killed_while_off,
     make_stick,
     options,
@@ -82,6 +84,13 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
             assert not wrong.exists(), "nothing is written to a wrong location"
             assert "remote.log.copy.disable" not in own_settings(broker)
 
+        code, told = doctor(broker, capsys)
+        failing = [(each["partition"], each["base_offset"]) for each in told["copying"]["failing"]]
+        assert (code, failing) == (4, [(f"{TOPIC}-0", bases[4])]), told
+        assert [each for each in told["next"] if each.startswith("tiersnap unblock ")] == [
+            shlex.join(["tiersnap", "unblock", *options(broker), "--apply"])
+        ]
+
         code, rows = unblock(broker, capsys)
         assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"]), rows
         assert (rows[0]["remote_ends_at"], rows[0]["tier"]) == (bases[4], 6)
@@ -110,6 +119,8 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 12
 
         assert unblock(broker, capsys, "--apply") == (0, [])
+        code, told = doctor(broker, capsys)
+        assert (code, told["copying"]["failing"]) == (0, []), told
 
 
 def test_a_replica_of_the_bucket_is_refused_and_the_original_is_read_back(current_disks, copy_of, tmp_path, capsys):
@@ -221,10 +232,14 @@ def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finis
         left = own_settings(broker)
         assert (left["remote.log.copy.disable"], left["local.retention.bytes"]) == ("true", "-2")
 
+        code, told = doctor(broker, capsys)
+        paused = [(each["topic"], each["state"]) for each in told["copying"]["paused"]]
+        assert (code, paused) == (4, [(TOPIC, "LEFT")]), told
         code, rows = unblock(broker, capsys)
         assert own_settings(broker) == left, "a plan sets nothing"
         code, rows = unblock(broker, capsys, "--apply")
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        assert doctor(broker, capsys)[0] == 0
         assert own_settings(broker) == before
         assert not list(tier.directory.glob("claims/*/unblock.json"))
         assert tier.complete_bases(TOPIC) == tuple(bases[:10])

@@ -60,6 +60,19 @@ def seen_alone(broker: Broker, folder: Path) -> Path:
     return folder
 
 
+def doctor(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict]:
+    """Exit code and result of `doctor` on the broker's host."""
+    assert broker.tier is not None
+    capsys.readouterr()
+    location = ("--remote", str(broker.tier.directory), "--layout", broker.tier.layout)
+    words = ["doctor", str(broker.disks.log_dir), "--bootstrap-server", broker.bootstrap, *location, *more]
+    code = tiersnap(["--output", "json", *words])
+    said = capsys.readouterr()
+    result: dict | None = json.loads(said.out)["result"]
+    assert result is not None, said.err
+    return code, result
+
+
 def own_settings(broker: Broker, topic: str = TOPIC) -> dict[str, str]:
     """What the topic itself has set."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
