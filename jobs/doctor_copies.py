@@ -53,7 +53,7 @@ class FailingCopyTask:
 
 @dataclass(frozen=True, slots=True)
 class CopyFindings:
-    """What keeps the brokers of a cluster from copying, and what their failed attempts left; empty without a cluster.
+    """The obstacles to copying in a cluster, and the leftovers of failed attempts; empty without a cluster.
 
     `lost_epochs` and `standing` are of the partitions that a broker of LOGDIR leads, `leftovers` of --remote.
     """

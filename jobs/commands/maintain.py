@@ -114,7 +114,7 @@ def remove_orphans(
     sinks: Sinks,
     apply: bool,
 ) -> int:
-    r"""Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
+    r"""Remove leftovers: what tiersnap wrote and the cluster knows nothing of, and failed copy attempts of brokers.
 
     tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers
@@ -124,6 +124,9 @@ def remove_orphans(
     it was deleted. Segments that are published or may still be, and objects that are not ours, are left alone. A copy
     goes only after the segments that hold its offsets were read whole. Objects that are too young are counted, with the
     time from which they may go.
+
+    A broker's failed attempt, known by COPY_SEGMENT_STARTED alone, goes likewise: only if the same broker began another
+    attempt since, and only if segments that the cluster knows hold its offsets and were read whole.
     """
     from tiersnap.remote_storage.cluster.cluster_records import ClusterRecords
     from tiersnap.remote_storage.own_objects.claim_protocol import STALE_AFTER_MS

@@ -12,6 +12,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, Metad
 from tiersnap.remote_storage.errors import UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.published import Published
+from tiersnap.remote_storage.retire.attempts_of_brokers import ended_attempts
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 
 
@@ -46,6 +47,7 @@ class ClusterRecords:
                 self.cluster_id,
                 dict(cache.segments(each)),
                 frozenset(cache.doubtful),
+                ended_attempts(cache, each),
                 reader.log_starts[self._topic.partition_of(each)],
                 starts.get(each, 0) if each in live else None,
                 live.get(each, 0) >= 0,

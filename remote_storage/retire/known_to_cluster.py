@@ -37,6 +37,7 @@ class KnownPartition:
     # the newest state of each remote segment, by segment id
     records: Mapping[str, RemoteLogSegmentMetadata] = field(default_factory=dict)
     doubtful: frozenset[str] = frozenset()  # segment ids of records that make no sense without earlier ones
+    ended_attempts: frozenset[str] = frozenset()  # segment ids; see attempts_of_brokers
     metadata_start: int = 0  # the first offset that the records' partition of the metadata topic has
     # log start offset, remote segments included; None where the cluster has no such topic and id
     log_start: int | None = None

@@ -7,6 +7,8 @@ it was deleted. It was listed before the records were read to their end, so a re
 A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it. Nor
 is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost. The
 others are read whole first, since one may be damaged: then the copy may be all that is left of the log.
+
+What a failed attempt of a broker left may go as well, announced by its record: see judge_attempts_of_brokers.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tiersnap.remote_storage.check.read_first import ReadSegment
 from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.own_objects.claim import Claim
 from tiersnap.remote_storage.own_objects.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
@@ -69,6 +72,38 @@ def judge_attempts(
             action, reason = _fate(attempt, claim, others)
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
         yield Orphan(kind, action, reason, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
+
+
+def judge_attempts_of_brokers(
+    stored: PartitionObjects,
+    known: KnownPartition,
+    aged: Aged,
+    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
+    read: Callable[[RemoteSegment], ReadSegment],
+) -> Iterator[Orphan]:
+    """Yield what brokers began to copy and will not finish (KnownPartition.ended_attempts) of a live partition.
+
+    It goes if segments that the cluster knows hold its offsets, and were read whole. See judge_attempts.
+    """
+    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look, read)
+    for attempt in stored.attempts if known.is_live and known.has_leader else ():
+        if attempt.segment_id not in known.ended_attempts:
+            continue
+        record = known.records[attempt.segment_id]
+        published = known.published_end(record.segment_leader_epochs[-1][0])
+        kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
+        row = (attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
+        if record.end_offset >= published:
+            why = f"a broker's attempt failed, and the cluster's remote log ends at {published}: tiersnap unblock"
+            yield Orphan(kind, Fate.LEAVE, why, *row)
+        elif not aged.is_old(attempt.modified):
+            yield aged.waiting(Orphan(kind, Fate.WAIT, _FAILED, *row), attempt.modified)
+        else:
+            why = others.why_attempt_is_kept(attempt, record)
+            yield Orphan(kind, Fate.LEAVE if why else Fate.REMOVE, why or _FAILED, *row)
+
+
+_FAILED = "a broker's attempt failed, and others hold its offsets"
 
 
 def judge_young(
@@ -130,6 +165,9 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate,
     return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
 
 
+_LOST = "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+
+
 @dataclass(frozen=True, slots=True)
 class _Others:
     """The other objects of a partition; the attempts in ascending start offset."""
@@ -149,26 +187,41 @@ class _Others:
 
         Offsets below the log start count for nothing.
         """
-        reached = max(copy.start_offset, self.known.log_start or 0)
         epoch = copy.metadata.segment_leader_epochs[-1][0]
+        holding = self._holding(copy.start_offset, copy.end_offset, epoch, finished)
+        return _LOST if holding is None else next(filter(None, (self._doubt(copy, other) for other in holding)), "")
+
+    def why_attempt_is_kept(self, attempt: SegmentObjects, record: RemoteLogSegmentMetadata) -> str:
+        """Return why what a broker's attempt left stays; "" if segments that the cluster knows hold its offsets."""
+        copy = None if attempt.missing else self.look(attempt)
+        if isinstance(copy, RemoteSegment):
+            return self.why_kept(copy, None)
+        epoch = record.segment_leader_epochs[-1][0]
+        holding = self._holding(record.start_offset, record.end_offset + 1, epoch, None)
+        return _LOST if holding is None else next(filter(None, map(self._unproven, holding)), "")
+
+    def _holding(self, start: int, end: int, epoch: int, finished: str | None) -> list[RemoteSegment] | None:
+        """Return the complete segments that hold the offsets from `start` to `end` (exclusive), None if some lack."""
+        reached = max(start, self.known.log_start or 0)
         holding: list[RemoteSegment] = []
         for attempt in self.attempts:
-            if not attempt.start_offset <= reached < copy.end_offset:
+            if not attempt.start_offset <= reached < end:
                 break
             counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
             other = self.look(attempt) if counts and not attempt.missing else None
             if isinstance(other, RemoteSegment) and other.end_offset > reached:
                 holding.append(other)
                 reached = other.end_offset
-        if reached < copy.end_offset:
-            return "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
-        return next(filter(None, (self._doubt(copy, other) for other in holding)), "")
+        return None if reached < end else holding
+
+    def _unproven(self, other: RemoteSegment) -> str:
+        doubt = self._read_once(other).doubt
+        return f"{other.segment_id}, which holds its offsets, is not proven to be right: {doubt}" if doubt else ""
 
     def _doubt(self, copy: RemoteSegment, other: RemoteSegment) -> str:
-        read = self._read_once(other)
-        if read.doubt:
-            return f"{other.segment_id}, which holds its offsets, is not proven to be right: {read.doubt}"
-        if copy.bounds == other.bounds and self._read_once(copy).digest not in ("", read.digest):
+        if unproven := self._unproven(other):
+            return unproven
+        if copy.bounds == other.bounds and self._read_once(copy).digest not in ("", self._read_once(other).digest):
             return f"its log and the log of {other.segment_id} differ; nothing shows which one is right"
         return ""
 

@@ -31,6 +31,7 @@ from tiersnap.remote_storage.retire.orphans import (
     Aged,
     candidates,
     judge_attempts,
+    judge_attempts_of_brokers,
     judge_rest,
     judge_snapshots,
     judge_young,
@@ -129,7 +130,9 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
     look = partial(read_segment, store)
-    found = list(judge_attempts(stored, known, aged, claims, look, partial(_read, store, aged.now)))
+    read = partial(_read, store, aged.now)
+    found = list(judge_attempts(stored, known, aged, claims, look, read))
+    yield from judge_attempts_of_brokers(stored, known, aged, look, read)
     refusal = known.refusal(stored.cluster_id)
     if refusal:
         yield from (each for each in found if each.action is Fate.LEAVE)
