@@ -32,6 +32,7 @@ from tiersnap.jobs.doctor_cluster import (
 )
 from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, steps_once
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
+from tiersnap.jobs.doctor_log_dir import ExaminedLogDir
 from tiersnap.jobs.escaped_text import shown
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
@@ -39,7 +40,7 @@ from tiersnap.jobs.output import Format, Output, and_more, terminal_width
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import ByName, of_unlocated, tell_failures
+from tiersnap.jobs.sentences import of_unlocated, tell_failures
 from tiersnap.jobs.situation.options import situation_options
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Situation
 from tiersnap.jobs.table import folded
@@ -54,35 +55,6 @@ if TYPE_CHECKING:
 
 _MOST_FINDINGS = 3
 _FAR_MS = 365 * 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class ExaminedLogDir:
-    """A log directory of `doctor`; `bytes` are of `.log` files."""
-
-    log_dir: str
-    cluster_id: str | None
-    node_id: int | None
-    directory_id: str | None
-    is_clean: bool
-    is_running: Annotated[bool | None, Meta(description="null where this user cannot tell")]
-    pid: int | None
-    version: str | None
-    mount: str
-    disk_bytes: int
-    free_bytes: int
-    bytes_per_day: Annotated[int, Meta(description="written of late")]
-    full_in_ms: Annotated[int | None, Meta(description="if as much is written on; null if no broker runs or wrote")]
-    partitions: int
-    segments: int
-    bytes: int
-    in_remote: Annotated[ByName, Meta(description="closed segments that remote storage holds, by verdict")]
-    blocked: ByName
-    blocked_bytes: int
-    missing_snapshots: int
-    lost_indexes: int
-    continued: Annotated[int, Meta(description="partitions whose log begins in remote storage")]
-    unknown_log_starts: Annotated[list[str], Meta(description="partitions of which nothing tells where the log begins")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +228,7 @@ def _result(
 ) -> DoctorResult:
     has_host = bool(host.log_dirs)
     return DoctorResult(
-        log_dirs=[_row(host, each) for each in host.log_dirs],
+        log_dirs=[ExaminedLogDir.of(host, each) for each in host.log_dirs],
         version=host.version() if has_host else "",
         location=location,
         remote=list(answers),
@@ -269,34 +241,6 @@ def _result(
         forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
         next=steps_once(mending, host.next_steps() if has_host else ()),
         check=list(host.checks()) if has_host else [],
-    )
-
-
-def _row(host: Host, each: Examined) -> ExaminedLogDir:
-    return ExaminedLogDir(
-        log_dir=each.uri,
-        cluster_id=None if each.meta is None else each.meta.cluster_id,
-        node_id=None if each.meta is None else each.meta.node_id,
-        directory_id=None if each.meta is None else each.meta.directory_id,
-        is_clean=each.is_clean,
-        is_running=None if each.lock_unknown else each.holder is not None,
-        pid=None if each.holder is None else each.holder.pid,
-        version=None if each.holder is None else each.holder.version,
-        mount=each.disk.mount,
-        disk_bytes=each.disk.total,
-        free_bytes=each.disk.free,
-        bytes_per_day=each.listed.bytes_per_day,
-        full_in_ms=host.full_in(each.disk),
-        partitions=each.listed.partitions,
-        segments=each.listed.segments,
-        bytes=each.listed.bytes,
-        in_remote={str(verdict): number for verdict, number in each.listed.in_remote.items()},
-        blocked={str(verdict): number for verdict, number in each.listed.blocked.items()},
-        blocked_bytes=each.listed.blocked_bytes,
-        missing_snapshots=each.missing,
-        lost_indexes=each.listed.lost_indexes,
-        continued=each.listed.continued,
-        unknown_log_starts=list(each.listed.unlocated),
     )
 
 
