@@ -188,7 +188,8 @@ run_options = opt.as_one(
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "A broker of the cluster: it says whose copy task works, and without --leader which replica of a partition leads."
+    "A broker of the cluster: it says which segments are tiered, whose copy task works, and without --leader which "
+    "replica of a partition leads."
 )
 @publishing_options
 @opt.spark_options
@@ -284,7 +285,7 @@ def _teller(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
-    from tiersnap.snapshot.gate.commands import NEXT_STEP, next_steps
+    from tiersnap.snapshot.gate.commands import next_steps
     from tiersnap.snapshot.replay.window_start import UNSEEN
 
     done, verdicts = outcome.counts, outcome.verdicts
@@ -326,7 +327,15 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         what = "no object was written and no Delta version committed"
         is_done = is_fine and not verdicts.get(Verdict.UPLOADED)
         output.talk(f"nothing to do: {what}" if is_done else what)
-    tell_in_remote(output, verdicts, NEXT_STEP.__getitem__)
+    tell_in_remote(output, verdicts, lambda verdict: _step(verdict, outcome))
+
+
+def _step(verdict: Verdict, outcome: RunOutcome) -> str:
+    """Return the next step of a verdict with the options that the run was given."""
+    from tiersnap.snapshot.gate.commands import NEXT_STEP
+    from tiersnap.snapshot.report.next_step import place_of
+
+    return NEXT_STEP[verdict] if outcome.info is None else place_of(outcome.info).clears(verdict)
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:

@@ -160,7 +160,7 @@ def headline(report: Report) -> str:
     if total.ready_segments:
         return f"Nothing stands in the way: {human_bytes(total.ready_bytes)} are ready to be tiered"
     if total.uploaded_segments:
-        return f"Brokers do not know {human_bytes(total.uploaded_bytes)} that tiersnap uploaded: publish them"
+        return f"No record is known of {human_bytes(total.uploaded_bytes)} that tiersnap uploaded: publish them"
     if total.in_remote_segments:
         return f"Whether brokers know {human_bytes(total.in_remote_bytes)} in remote storage was not asked"
     if total.tiered_segments:

@@ -44,7 +44,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     )
     assert_page(
         after,
-        f"Brokers do not know {human(blocked)} that tiersnap uploaded: publish them",
+        f"No record is known of {human(blocked)} that tiersnap uploaded: publish them",
         f"wrote {len(missing)} producer snapshots and uploaded {len(blocked)} segments",
         f"Uploaded 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
         f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",

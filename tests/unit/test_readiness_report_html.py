@@ -243,7 +243,7 @@ def test_a_plan_does_not_read_like_something_done() -> None:
     [
         ("READY ACTIVE_SEGMENT", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
         ("TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
-        ("TIERED UPLOADED ACTIVE_SEGMENT", "Brokers do not know 1.0 GiB that tiersnap uploaded: publish them"),
+        ("TIERED UPLOADED ACTIVE_SEGMENT", "No record is known of 1.0 GiB that tiersnap uploaded: publish them"),
         ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Whether brokers know 1.0 GiB in remote storage was not asked"),
         ("UPLOADED READY", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
         ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here is for remote storage"),
