@@ -93,8 +93,7 @@ class CopyFindings:
         places = list(log_dirs) or ["LOGDIR"]
         is_restorable = any(each.is_left and each.state is not PauseState.NOTHING_SAVED for each in self.paused)
         if self.failing or is_restorable:
-            sources = [word for each in places for word in ("--source", each)]
-            yield shlex.join(["tiersnap", "unblock", *words, *sources, "--remote", *_place_words(view), "--apply"])
+            yield shlex.join(["tiersnap", "unblock", *places, *words, "--remote", *_place_words(view), "--apply"])
         yield from dict.fromkeys(each.hint for each in self.paused if each.hint)
         yield from dict.fromkeys(line for each in self.lost_epochs for line in each.cure(places))
         if self.standing:

@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import RunInput
 from tiersnap.jobs.pipeline.listing import current
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
 from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.replay.expiry import Scan
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -24,9 +26,12 @@ _UPLOADED = str(Verdict.UPLOADED)
 
 
 def publish(
-    given: RunInput, warehouse: Warehouse, groups: pa.Table, listed: DataFrame, run: int, run_id: str
+    given: RunInput, settings: RunSettings, warehouse: Warehouse, groups: pa.Table, listed: DataFrame, run: int
 ) -> Published:
     """Tell brokers of the UPLOADED segments, and remember it.
+
+    A bounded scan does not see what lies before its window. So segments are compared with the log before they are
+    published, also those that it uploaded.
 
     Args:
         given: what publishes, and the topics of the sources, of which those that a killed run left paused are resumed.
@@ -41,9 +46,10 @@ def publish(
     rows = _waiting(listed, warehouse.spark.createDataFrame(names.select(PARTITION_KEY)))
     partitions = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
     leading = {(each.topic, each.partition): each.log_dir for each in rows}
-    done = given.teller.run(partitions, given.topics, _uploaded(table, run), leading)
+    uploaded = frozenset[str]() if settings.replay.scan is Scan.WINDOW else _uploaded(table, run)
+    done = given.teller.run(partitions, given.topics, uploaded, leading)
     if done.records:
-        warehouse.append("remote_log_segments", _told_rows(table, done.told, run), run_id=run_id)
+        warehouse.append("remote_log_segments", _told_rows(table, done.told, run), run_id=settings.run_id)
     return done
 
 

@@ -352,7 +352,7 @@ class _Run:
         """Tell brokers of uploaded segments, topic by topic, from the driver; whether a record was written."""
         if self._given.teller is None:
             return False
-        done = publishing.publish(self._given, self._warehouse, groups, listed, self._number, self._settings.run_id)
+        done = publishing.publish(self._given, self._settings, self._warehouse, groups, listed, self._number)
         counts.count_published(self._outcome, done, apply=self._settings.apply)
         return done.records > 0
 

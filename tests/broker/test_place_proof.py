@@ -97,7 +97,8 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
         assert refused(ran) == "WrongPlaceError"
         assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
         assert files(place) == held
-    ran = tiersnap("tier", log_dir, "--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--apply")
+    words = ("--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--no-publish", "--apply")
+    ran = tiersnap("tier", log_dir, *words)
     assert ran.row(partition="ledger-0")["verdicts"]["UPLOADED"] == CLOSED
 
     # Without them nothing proves a location, whatever it holds.

@@ -70,7 +70,7 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
 
         def tiered() -> bool:
-            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--apply"])
+            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--no-publish", "--apply"])
             return ran == 0 and tier.complete_bases(TOPIC) == tuple(closed)
 
         wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
@@ -123,7 +123,7 @@ def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path
         records = read_all(broker, TOPIC)
 
         def tiered() -> bool:
-            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--apply"])
+            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--no-publish", "--apply"])
             return ran == 0 and tier.complete_bases(TOPIC) == (0, 1, 2)
 
         wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)

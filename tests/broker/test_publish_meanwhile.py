@@ -58,7 +58,7 @@ def tiered_topics(broker: Broker, *topics: str) -> None:
     for topic in topics:
         create_topic(broker, topic, configs=COPYING_OFF)
         write_segments(broker, topic, CLOSED + 1, name=f"{topic}-")
-    command = ["-q", "tier", str(broker.disks.log_dir), *remote_options(broker, *topics), "--apply"]
+    command = ["-q", "tier", str(broker.disks.log_dir), *remote_options(broker, *topics), "--no-publish", "--apply"]
 
     def tiered() -> bool:
         assert broker.tier is not None

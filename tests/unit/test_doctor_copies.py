@@ -53,7 +53,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         assert "waiting up to 4 s to see which copiers fail" in err
         (free,) = (each for each in result["next"] if "unblock" in each)
         assert free == (
-            f"tiersnap unblock --bootstrap-server model:9092 --source {place.disk} --remote s3://bucket --apply"
+            f"tiersnap unblock {place.disk} --bootstrap-server model:9092 --remote s3://bucket --apply"
         )
         assert place.run(*shlex.split(free)[1:]) == 0
         code, out, _ = doctor(place, place.disk, output="table")
@@ -162,7 +162,7 @@ def test_lost_leader_epochs_of_segments_that_are_remote_block_nothing(tmp_path: 
 def unblock(place: Place) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the plan of `unblock` at a place."""
     out, err = io.StringIO(), io.StringIO()
-    given = ["unblock", "--source", str(place.disk), "--remote", place.remote, "--bootstrap-server", "model:9092"]
+    given = ["unblock", str(place.disk), "--remote", place.remote, "--bootstrap-server", "model:9092"]
 
     def command(_: object) -> ExitCode:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

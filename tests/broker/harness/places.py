@@ -63,7 +63,7 @@ class Site:
 
         From a backup of the log directory to where the broker does not read: beside it that is refused.
         """
-        words = ("--remote", remote, "--layout", layout, "--topic", topic, "--apply")
+        words = ("--remote", remote, "--layout", layout, "--topic", topic, "--no-publish", "--apply")
 
         def is_done() -> bool:
             log_dir = self.broker.disks.log_dir
