@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
-from tiersnap.snapshot.replay.examine import has_leader_epoch
 from tiersnap.snapshot.units import count_of, human_bytes
 
 FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do not tell its epochs"
@@ -72,6 +71,8 @@ def find_lost_epochs(
 
 def _is_lacking(partition: Partition, segment: Segment) -> bool:
     """Return whether a closed segment ends before the first leader epoch that the checkpoint has."""
+    from tiersnap.snapshot.replay.examine import has_leader_epoch  # with numpy
+
     if segment.next_base_offset is None:
         return False
     is_lost = segment.next_base_offset <= partition.epochs_lost_below

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration, utc
 
 STANDS_AFTER_MS = 3_600_000
@@ -96,6 +93,8 @@ def _ended_at(segment: Segment) -> int:
 
 def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
     """Return the newest timestamp (ms) of the batch that holds an offset, or of the first one above it."""
+    from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
+
     scan = SegmentScan(
         filesystem,
         segment.log.path,
@@ -104,7 +103,7 @@ def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | N
         check_crc=False,
     )
     for rows in scan:
-        above = np.flatnonzero(rows["base_offset"] + rows["last_offset_delta"] >= offset)
+        above = rows[rows["base_offset"] + rows["last_offset_delta"] >= offset]
         if above.size:
-            return int(rows["max_timestamp"][above[0]])
+            return int(above["max_timestamp"][0])
     return None

@@ -52,9 +52,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         assert task["attempts"] > 2 and task["waiting_bytes"] > 0
         assert "waiting up to 4 s to see which copiers fail" in err
         (free,) = (each for each in result["next"] if "unblock" in each)
-        assert free == (
-            f"tiersnap unblock {place.disk} --bootstrap-server model:9092 --remote s3://bucket --apply"
-        )
+        assert free == (f"tiersnap unblock {place.disk} --bootstrap-server model:9092 --remote s3://bucket --apply")
         assert place.run(*shlex.split(free)[1:]) == 0
         code, out, _ = doctor(place, place.disk, output="table")
         assert code == 4
