@@ -65,7 +65,7 @@ def test_commands_leave_a_consumer_all_in_many_histories(part: int, tmp_path: Pa
 def test_histories_let_commands_write_and_delete(tmp_path: Path) -> None:
     done = Counter(
         (name, change)
-        for seed in range(3 * CHUNK)
+        for seed in range(LANDING)
         for name, _, changes in play(seed, tmp_path / str(seed)).done
         for change in changes
     )
