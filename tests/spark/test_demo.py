@@ -38,8 +38,8 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
         f"Waiting {human(blocked)} 100 %, {len(blocked)} segments, most for MISSING_SNAPSHOT",
         f"in {behind} segments behind them in ledger-0 , ledger-1",
         f"{len(missing)} MISSING",
-        f"tiersnap repair {LOGS} --apply",
-        f"tiersnap tier {LOGS} --remote s3://tiersnap-demo/tiers --apply",
+        f"tiersnap repair {LOGS} --as-of ",
+        f"tiersnap tier {LOGS} --remote s3://tiersnap-demo/tiers --endpoint-url ",
         *(f"no {each.snapshot.name}" for each in missing if each.is_first),
     )
     assert_page(
