@@ -6,6 +6,7 @@ side. Only `name`, `sources` and `remote` are needed:
     [{"name": "eu-1",
       "sources": ["/mnt/kafka-1", "/mnt/kafka-2"],       log directories, one replica of a partition each
       "remote": "s3://bucket/tiers",
+      "bootstrap_server": "broker-1:9092",               publish the uploaded segments to this cluster
       "warehouse": "/mnt/shared/tiersnap/eu-1",          folder of the Delta tables
       "report": "/mnt/shared/tiersnap/eu-1-report",      folder of the readiness report
       "options": ["--region", "eu-central-1"],           other options of `tiersnap run`
@@ -34,6 +35,7 @@ class BackfilledCluster:
     name: str
     sources: tuple[str, ...]
     remote: str
+    bootstrap_server: str = ""
     warehouse: str = ""
     report: str = ""
     options: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class BackfilledCluster:
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} is no list", hint=_HINT)
             if odd := [each for each in value if not _is_word(each)]:
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} holds {odd[0]!r}, which is no text", hint=_HINT)
-        for key in ("name", "remote", "warehouse", "report"):
+        for key in ("name", "remote", "bootstrap_server", "warehouse", "report"):
             if not isinstance(found.get(key) or "", str):
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} is {found[key]!r}, which is no text", hint=_HINT)
         conf, apply = found.get("conf", {}), found.get("apply", True)
@@ -71,6 +73,7 @@ class BackfilledCluster:
             name=str(name),
             sources=tuple(map(str, lists["sources"])),
             remote=str(found["remote"]),
+            bootstrap_server=str(found.get("bootstrap_server") or ""),
             warehouse=str(found.get("warehouse") or f"tiersnap-warehouse/{name}"),
             report=str(found.get("report") or f"tiersnap-report/{name}"),
             options=tuple(map(str, lists["options"])),
@@ -84,6 +87,7 @@ class BackfilledCluster:
         return [
             *(word for source in self.sources for word in ("--source", source)),
             *("--remote", self.remote, "--warehouse", self.warehouse, "--report", self.report),
+            *(["--bootstrap-server", self.bootstrap_server] if self.bootstrap_server else []),
             *self.options,
             *([] if until is None else ["--until", until.isoformat()]),
             *(["--apply"] if self.apply else []),

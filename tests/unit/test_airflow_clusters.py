@@ -28,7 +28,7 @@ LEAST = {"name": "eu-1", "sources": ["/mnt/a", "/mnt/b"], "remote": "s3://bucket
 
 def test_the_command_line_takes_every_word() -> None:
     full = LEAST | {"warehouse": "/w", "report": "/r", "options": ["--region", "eu-central-1"], "conf": {"a": "b"}}
-    full |= {"maintain": ["--vacuum-after", "30d"]}
+    full |= {"maintain": ["--vacuum-after", "30d"], "bootstrap_server": "broker-1:9092"}
     (cluster,) = parse_clusters([full])
     words = cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC))
     with cli.make_context("tiersnap", ["run", *words], obj=Output()) as context:
@@ -36,6 +36,7 @@ def test_the_command_line_takes_every_word() -> None:
     assert own["sources"] == ("/mnt/a", "/mnt/b")
     assert (own["warehouse"], str(own["report"]), own["region"], own["apply"]) == ("/w", "/r", "eu-central-1", True)
     assert own["until"] == 1_795_219_200_000
+    assert words[words.index("--bootstrap-server") + 1] == "broker-1:9092"
     assert cluster.conf == {"a": "b"}
     words = cluster.maintain_arguments()
     with cli.make_context("tiersnap", ["maintain", "tables", *words], obj=Output()) as context:
@@ -66,6 +67,7 @@ def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise
     assert "--apply" in one.arguments()
     assert "--apply" not in two.arguments()
     assert "--until" not in one.arguments()
+    assert "--bootstrap-server" not in one.arguments()
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,7 @@ def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise
         ([LEAST | {"sources": "/mnt"}], "'sources' is no list"),
         ([LEAST | {"sources": [None, 3]}], "'sources' holds None, which is no text"),
         ([LEAST | {"options": ["--tasks", True]}], "'options' holds True, which is no text"),
+        ([LEAST | {"bootstrap_server": 3}], "'bootstrap_server' is 3, which is no text"),
         ([LEAST | {"remote": 3}], "'remote' is 3, which is no text"),
         ([LEAST | {"warehouse": ["/w"]}], r"'warehouse' is \['/w'\], which is no text"),
         ([LEAST | {"apply": "false"}], "'apply' is 'false': true or false, without quotes"),
