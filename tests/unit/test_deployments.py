@@ -60,6 +60,12 @@ def words(command: list[str]) -> list[str]:
     return command[place + 1 :]
 
 
+def without_cluster(given: list[str]) -> list[str]:
+    """The words without --bootstrap-server: no broker runs beside unit tests."""
+    place = given.index("--bootstrap-server")
+    return given[:place] + given[place + 2 :]
+
+
 COMMANDS = {"cron": cron_command, "systemd": service_command, "kubernetes": container_command}
 
 
@@ -73,6 +79,7 @@ def test_the_command_line_takes_every_word(name: str) -> None:
         with command.make_context(left[0], left[1:], parent=context) as own:
             assert own.params["remote"] == "s3://my-bucket/tiers"
             assert own.params["apply"] is True
+            assert own.params["bootstrap_server"], "it ends with publishing"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -89,7 +96,7 @@ def test_it_tiers_a_log_and_does_nothing_the_next_night(
         "/var/lib/tiersnap/report": str(tmp_path / "report"),
         "/report": str(tmp_path / "report"),
     }
-    given = [places.get(word, word) for word in words(COMMANDS[name]())]
+    given = [places.get(word, word) for word in without_cluster(words(COMMANDS[name]()))]
     assert tiersnap(given) == 0
     tiered = {path: path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()}
     assert sum(path.suffix == ".rsm-manifest" for path in tiered) == 3
@@ -103,7 +110,7 @@ def test_cron_mails_what_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """The line throws stdout away, so what somebody has to do is said on stderr, quiet or not."""
     logs = str(Path(__file__).parents[1] / "data/ledger-2.7.2/logs")
     places = {"/var/lib/kafka/data": logs, "s3://my-bucket/tiers": str(tmp_path / "remote")}
-    given = [places.get(word, word) for word in words(cron_command())]
+    given = [places.get(word, word) for word in without_cluster(words(cron_command()))]
     assert "--quiet" in given
     assert tiersnap([word.replace("/var/tmp", str(tmp_path)) for word in given]) == ExitCode.GATE_REFUSED
     assert "12 segments TOPIC_ID_UNKNOWN: in ZooKeeper mode start a broker" in capsys.readouterr().err
