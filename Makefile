@@ -12,7 +12,7 @@ SYNC := -q --frozen --all-extras --group dev --python $(PYTHON)
 UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 
 ##@ Start here
-.PHONY: help install artefact dist demo
+.PHONY: help install artefact dist demo demo-broker
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -47,6 +47,10 @@ dist: install ## Wheel and sdist into dist/, the same bytes from the same commit
 
 demo: install ## The main job on bundled real logs against an embedded S3, ending with the report
 	$(BIN)/tiersnap demo
+
+demo-broker: install ## A stuck broker, one `tiersnap run`, and the broker afterwards; jars from Maven Central, once
+	$(BIN)/python -m tests.broker.harness.jars 2.7.2 4.1.1
+	$(BIN)/python -m tests.broker.demo
 
 ##@ Tests
 # Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
