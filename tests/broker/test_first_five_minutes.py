@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
 def first_command(screen: str) -> str:
-    """What stands behind `next`, up to the note what it takes: what the SRE copies."""
-    (command,) = re.findall(r"^next +(tiersnap .*?)   ", screen, re.MULTILINE)
+    """What stands behind `next`, without a note what it takes: what the SRE copies."""
+    (command,) = re.findall(r"^next +(tiersnap .*?)(?:   .*)?$", screen, re.MULTILINE)
     return command
 
 

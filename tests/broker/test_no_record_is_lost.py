@@ -330,7 +330,7 @@ def open_before_the_window(site: Site, topic: str, window: int) -> bool:
     files = sorted(site.broker.disks.partition(topic).glob("*.snapshot"))[:-1]
     entries = [entry for path in files for entry in snapshot_file.decode(path.read_bytes(), name=path.name)]
     last = {int(entry["producer_id"]): int(entry["timestamp"]) for entry in entries}
-    return any(entry["txn_start_offset"] >= 0 and last[int(entry["producer_id"])] < window for entry in entries)
+    return any(entry["current_txn_first_offset"] >= 0 and last[int(entry["producer_id"])] < window for entry in entries)
 
 
 def topic_with_segments(site: Site, topic: str, segments: int) -> str:
