@@ -253,6 +253,29 @@ def test_mend_puts_back_the_log_alone_that_was_lost(site):
     assert is_read(site, topic, records)
 
 
+def test_tier_publishes_the_log_of_the_leader_alone(site):
+    """From copies of its disk, on which no broker runs; one of them went its own way before anything was tiered."""
+
+    def tier_copy(topic: str, log_dir: Path) -> Ran:
+        remote = ("--remote", site.right, "--layout", site.layout, "--topic", topic)
+        return tiersnap("tier", log_dir, *remote, "--bootstrap-server", site.broker.bootstrap, "--apply")
+
+    copies = {topic: checkpointed(site, topic_with_segments(site, topic, CLOSED + 1)) for topic in ("copied", "cloned")}
+    records = read_all(site.broker, "copied")
+    for path in (copies["cloned"] / "cloned-0").glob("*.log"):
+        change(path, forged)
+    for path in (copies["cloned"] / "cloned-0").glob("*.snapshot"):
+        path.unlink()
+    assert_said(tier_copy("cloned", copies["cloned"]), 5, "is not that of the leader of cloned-0")
+    assert states(site.broker, "cloned") == {}
+
+    ran = tier_copy("copied", copies["copied"])
+    assert_said(ran, 0, f"published {CLOSED} segments")
+    assert ran.row(partition="copied-0")["verdicts"] == {"TIERED": CLOSED, "ACTIVE_SEGMENT": 1}
+    delete_local_files(site, "copied")
+    assert is_read(site, "copied", records)
+
+
 def tier(site: Site, topic: str) -> Ran:
     """Tier a backup of the log directory: no broker runs beside it, and no records are read."""
     log_dir = backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
