@@ -31,7 +31,7 @@ from tiersnap.snapshot.gate.trusted import COMPARED
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE, ProducerFold, to_entries
-from tiersnap.snapshot.replay.remote_state import is_followed
+from tiersnap.snapshot.replay.remote_state import count_lost
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
@@ -148,8 +148,8 @@ class WholeSegmentCheck:
             return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
         data = indexes[IndexType.PRODUCER_SNAPSHOT] or b""
         told = self._compared(copy, data, entries, log, is_of_log=is_of_log)
-        if is_of_log and told.verdict.is_sound and told.compared_with is not ComparedWith.LOCAL_LOG:
-            told = self._lost(copy, entries) or told
+        if is_of_log and told.verdict.is_sound and not self._is_proven(told):
+            told = self._lost(copy, entries, log) or told
         if is_of_log and told.verdict.is_sound and not self._is_behind(copy):
             self._known = _Known(copy.end_offset, entries)
         return told
@@ -271,12 +271,23 @@ class WholeSegmentCheck:
         """Return whether a segment ends before the known state: a replica rolled at other offsets."""
         return self._known is not None and copy.end_offset < self._known.offset
 
-    def _lost(self, copy: RemoteSegment, entries: np.ndarray) -> Told | None:
-        """Say which producers that live an earlier snapshot knows and this one does not; None where there is none."""
+    def _is_proven(self, told: Told) -> bool:
+        """Return whether a whole log was compared: earlier snapshots do not outvote it."""
+        is_whole = told.compared_with is ComparedWith.REMOTE_LOG and self._fold is not None and self._fold.start == 0
+        return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
+
+    def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> Told | None:
+        """Return the verdict on a snapshot that lacks living producers of an earlier one; None if it lacks none."""
         if self._known is None or self._is_behind(copy):
             return None
-        living = self._expiry.live(self._known.entries)
-        lost = int((~is_followed(living, entries, self._known.offset)).sum())
+        lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry)
+        if lost and self._known.offset == copy.start_offset:
+            # A marker in the segment may have ended the transaction of an idle producer, which a broker then drops.
+            try:
+                log = log or read_log(self.store, copy)
+            except CorruptDataError as error:
+                return Told(RemoteVerdict.CORRUPT, error.message)
+            lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry, log.deltas)
         if not lost:
             return None
         lives = count_of(lost, "producer that lives", "producers that live")

@@ -150,7 +150,8 @@ class _Search:
             raise _RefusedError(f"cannot be read: {error.message}") from error
         if vouching.provenance is None:
             entries = self._agreeing(snapshot, entries)
-            self._check_none_lost(entries, [each for each in earlier if each.end_offset < snapshot.end_offset])
+            before = [each for each in earlier if each.end_offset < snapshot.end_offset]
+            self._check_none_lost(entries, snapshot.end_offset, before)
         is_complete = vouching.provenance in (Provenance.BROKER, Provenance.COMPUTED)
         return self._state(entries, is_complete=is_complete)
 
@@ -170,7 +171,11 @@ class _Search:
             raise _RefusedError(f"contradicts its own segment: {found.explanation}")
         return _with_others(entries, own)
 
-    def _check_none_lost(self, entries: np.ndarray, earlier: Sequence[RemoteSnapshot]) -> None:
+    def _count_lost(self, older: np.ndarray, latest: np.ndarray, start: int, end: int) -> int:
+        lost = count_lost(older, latest, start, self.expiry)
+        return lost and count_lost(older, latest, start, self.expiry, self.reader.deltas(start, end))
+
+    def _check_none_lost(self, entries: np.ndarray, snapshot_offset: int, earlier: Sequence[RemoteSnapshot]) -> None:
         """See that each producer that lives is in a later snapshot, and that nothing of it was forgotten there."""
         latest = entries
         for each in earlier:
@@ -178,8 +183,7 @@ class _Search:
                 older = self.reader.entries(each)
             except CorruptDataError:
                 continue
-            living = self.expiry.live(older)
-            if lost := int((~is_followed(living, latest, each.end_offset)).sum()):
+            if lost := self._count_lost(older, latest, each.end_offset, snapshot_offset):
                 raise _RefusedError(
                     f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
                     f"{each.end_offset}",
@@ -217,6 +221,28 @@ def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
         return entries
     both = np.concatenate([entries, lacking])
     return both.take(np.argsort(both["producer_id"]))
+
+
+def count_lost(
+    older: np.ndarray, latest: np.ndarray, offset: int, expiry: BrokerExpiry, deltas: np.ndarray | None = None
+) -> int:
+    """Return the number of producers that live and of which `latest` lacks or contradicts the older entry.
+
+    Both states are ENTRY_DTYPE, ascending producer id.
+
+    Args:
+        offset: at which the older state was known.
+        deltas: DELTA_DTYPE of the batches between the two states; a producer that expires by them does not live.
+            None if they were not read: every producer counts that lived at `offset`.
+    """
+    living = expiry.live(older)
+    lost = living.compress(~is_followed(living, latest, offset))
+    if deltas is None or not lost.size:
+        return int(lost.size)
+    fold = ProducerFold(lost.size)
+    fold.combine(from_entries(lost))
+    fold.combine(deltas.compress(np.isin(deltas["producer_id"], lost["producer_id"])))
+    return int(expiry.live(to_entries(fold.deltas())).size)
 
 
 def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:

@@ -285,3 +285,13 @@ def test_where_segments_are_lost_the_state_is_right_or_unknown(seed: int) -> Non
     except UnknownStateError:
         return
     assert state_of(state.entries) == log.truth
+
+
+@pytest.mark.parametrize(("is_ended", "is_refused"), [(True, False), (False, True)])
+def test_a_transaction_that_ended_keeps_no_idle_producer_alive(is_ended: bool, is_refused: bool) -> None:
+    """The broker dropped the producer after its marker, as it was idle; no batch behind keeps it."""
+    log = TieredLog()
+    log.add(data_batch(0, 5, 1, 0, 0, transactional=True), length=5)
+    behind = [marker(5, 1, 0, 3, commit=False)] if is_ended else [data_batch(5, 1)]
+    log.add(*behind, length=1, known=NOBODY)
+    assert bool(found(log, now=TIMESTAMP + 2 * DAY).refused) is is_refused

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reference import log_builder as lb
@@ -17,6 +18,9 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.snapshot_file import decode, encode
+from tiersnap.snapshot.log.file_system import LOCAL
+from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
+from tiersnap.snapshot.replay.producer_fold import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 
@@ -333,3 +337,42 @@ def test_verify_finds_nothing_wrong_where_replicas_rolled_at_other_offsets(
         tier(lb.write_partition(tmp_path / name, "orders", 0, segments), store)
     ran = tiersnap("verify", "--remote", store.root, "--now", str(lb.TIMESTAMP), "--depth", depth, "--strict")
     assert_said(ran, 0, "5 of 5 remote segments are sound")
+
+
+def ended_transaction(tmp_path: Path) -> tuple[str, ...]:
+    """A remote log whose idle producer 7 ended its transaction in the second segment; the snapshot there lacks it."""
+    segments = {
+        0: [lb.data_batch(0, 5, 7, 0, 0, transactional=True)],
+        5: [lb.marker(5, 7, 0, 3, commit=True), lb.data_batch(6, 4)],
+        10: [lb.data_batch(10, 5)],
+        15: [lb.data_batch(15, 5)],
+    }
+    folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20)
+    empty = encode(np.empty(0, ENTRY_DTYPE))
+    store = DirectoryStore(tmp_path / "remote")
+    tier(folder, store, snapshots={10: empty, 15: empty})
+    now = str(lb.TIMESTAMP + 3 * 86_400_000)
+    return "verify", "--remote", str(store.root), "--now", now
+
+
+@pytest.mark.parametrize("depth", ["snapshots", "full"])
+def test_verify_misses_no_producer_whose_transaction_ended_and_that_expired(tmp_path: Path, depth: str) -> None:
+    ran = tiersnap(*ended_transaction(tmp_path), "--depth", depth)
+    assert_said(ran, 0, "3 of 3 remote segments are sound")
+
+
+def test_verify_full_believes_the_whole_log_before_an_earlier_snapshot(tmp_path: Path) -> None:
+    """A broker may forget the coordinator of an idle producer that comes back, which does no harm."""
+    segments = {
+        0: [lb.data_batch(0, 4, 7, 0, 0), lb.marker(4, 7, 0, 3, commit=True)],
+        5: [lb.data_batch(5, 5, 7, 0, 4)],
+        10: [lb.data_batch(10, 5, 7, 0, 9)],
+        15: [lb.data_batch(15, 5)],
+    }
+    folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20)
+    store = DirectoryStore(tmp_path / "remote")
+    forgot = decode(tiered.folded_snapshots(read_partition(LOCAL, str(folder), Checkpoints()))[10]).copy()
+    forgot["coordinator_epoch"] = -1
+    tier(folder, store, snapshots={10: encode(forgot)})
+    ran = tiersnap("verify", "--remote", store.root, "--now", str(lb.TIMESTAMP), "--depth", "full")
+    assert_said(ran, 0, "3 of 3 remote segments are sound")
