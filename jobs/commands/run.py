@@ -317,8 +317,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         )
     if not settings.apply:
         tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
-        is_ready = may_be_tiered(verdicts, settings.replay) or verdicts.get(Verdict.INDEX_DAMAGED)
-        may_write = is_ready or outcome.has_leftovers or outcome.error_count
+        may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
         what = "nothing was written to remote storage: give --apply"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif outcome.copies_finished:

@@ -53,7 +53,7 @@ class RunOutcome:
         """Yield what was met; of a plan only what the same with `--apply` does not clear."""
         yield from self.kinds
         yield from +self.error_codes
-        cleared = () if settings.apply else {*cleared_by_apply(settings.replay), Verdict.INDEX_DAMAGED}
+        cleared = () if settings.apply else cleared_by_apply(settings.replay)
         yield from problems_of(self.verdicts, cleared=cleared)
         yield from self.published.problems()
         if self.forgetful_count:

@@ -302,7 +302,7 @@ class _Run:
         """JUDGED rows of some partitions (PARTITION_KEY)."""
         settings = self._settings
         expiry = settings.replay.broker_expiry(settings.now)
-        task = JudgePartition(settings.replay.replace, expiry, self._is_bounded, self._beside, settings.apply)
+        task = JudgePartition(settings.replay.replace, expiry, self._is_bounded, self._beside, mends_indexes=True)
         tables = self._warehouse.read("partitions"), self._warehouse.read("remote_log_segments")
         return tiering.verdicts(*tables, among, task)
 
