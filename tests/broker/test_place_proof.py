@@ -188,7 +188,7 @@ def kill_a_read_back(site: Site) -> None:
     command = [sys.executable, "-m", "tests.reference.tiersnap", "publish", *words, "--prove", "--apply"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=30)
+            wait_until(lambda: objects_of_read_backs(site.right), "the segment is uploaded", seconds=90)
         finally:
             process.kill()
     assert site.read_backs(), "the topic is there"
