@@ -52,7 +52,7 @@ CODES = {
     "UNVERIFIED_SNAPSHOT": (6, 6),
     "CORRUPT_SNAPSHOT": (5, 5),
     "SUSPECT_SNAPSHOT": (4, 4),
-    "INDEX_DAMAGED": (0, 4),  # --apply rebuilds it
+    "INDEX_DAMAGED": (4, 4),  # a broker copies the partition; what is uploaded is READY
     "LEFT_TO_BROKER": (0, 0),
     "ENCRYPTED_REMOTE": (4, 4),
     "READY": (0, 0),
