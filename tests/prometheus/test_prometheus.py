@@ -138,6 +138,7 @@ def test_prometheus_takes_the_rules_and_none_of_them_fails(prometheus: str) -> N
     assert {rule["name"]: (rule["health"], rule["state"]) for rule in rules()} == {
         "TiersnapNoRecentSuccess": ("ok", "inactive"),
         "TiersnapBlockedBytesGrow": ("ok", "inactive"),
+        "TiersnapNotPublished": ("ok", "inactive"),
         "TiersnapForgottenProducers": ("ok", "inactive"),
         "TiersnapUnfinishedUploads": ("ok", "inactive"),
         "TiersnapHungCopy": ("ok", "inactive"),
