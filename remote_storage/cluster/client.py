@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -28,54 +30,19 @@ if TYPE_CHECKING:  # an extra: imported by the methods that use it
         TopicDescription,
     )
 
-# Errors that pass by themselves: an election is under way, a broker starts, an answer is late. Names of librdkafka.
-# Follows the subclasses of org.apache.kafka.common.errors.RetriableException, and what librdkafka says itself of a
-# partition whose leader it does not know. `KafkaError.retriable()` is no help: it tells of transactions alone.
-#
-# Nobody answers; why stands in what the client said before.
-NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
-
-PASSING = NO_CONNECTION | {
-    "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
-    "_NOENT",  # "No leaders found": nobody leads any of the partitions whose offsets are asked for
-    "_DESTROY_BROKER",  # another one has its address since
-    "_UNKNOWN_BROKER",
-    "_UNKNOWN_TOPIC",
-    "_RETRY",
-    "_WAIT_CACHE",
-    "_WAIT_COORD",
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "REQUEST_TIMED_OUT",
-    "BROKER_NOT_AVAILABLE",
-    "REPLICA_NOT_AVAILABLE",
-    "NETWORK_EXCEPTION",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NOT_COORDINATOR",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "NOT_CONTROLLER",
-    "KAFKA_STORAGE_ERROR",
-    "LISTENER_NOT_FOUND",
-    "FENCED_LEADER_EPOCH",
-    "UNKNOWN_LEADER_EPOCH",
-    "OFFSET_NOT_AVAILABLE",
-    "PREFERRED_LEADER_NOT_AVAILABLE",
-    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
-    "THROTTLING_QUOTA_EXCEEDED",
-    # A topic that was deleted between two requests: the next run does not ask after it.
-    "UNKNOWN_TOPIC_OR_PART",
-    "UNKNOWN_TOPIC_ID",
-    "INCONSISTENT_TOPIC_ID",
-}
-
 _log = logging.getLogger(__name__)
 
 SECONDS = 30.0
 _FIRST_SECONDS = 10.0  # for the first answer: nobody may be at that address
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
+_CONSUMER: dict[str, object] = {
+    "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_uncommitted",
+}
 _BATCH = 500
 _AGAIN_SECONDS = 0.5
 _GONE = "a broker has gone or elects a leader: run the same command again"
@@ -128,11 +95,15 @@ class Cluster:
         self._last_trouble = ""
         self._has_answered = False
 
-    def consumer(self, properties: Mapping[str, object]) -> Consumer:
-        """Return a consumer of this cluster; a property that librdkafka does not know is a UsageError."""
+    def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Consumer:
+        """Return a consumer of this cluster for partitions that are assigned to it; it commits nothing.
+
+        Raises:
+            UsageError: librdkafka does not know a property.
+        """
         from confluent_kafka import Consumer
 
-        return self._new(Consumer, properties)
+        return self._new(Consumer, {**_CONSUMER, **properties})
 
     def producer(self, properties: Mapping[str, object]) -> Producer:
         """Return a producer of this cluster; a property that librdkafka does not know is a UsageError."""

@@ -1,8 +1,8 @@
-"""The topics of a cluster that `doctor` asks about: which of them brokers copy, and which tiersnap paused."""
+"""The topics of a cluster by their configs: which of them brokers copy, and which tiersnap paused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster, TopicConfig
@@ -47,8 +47,7 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     here = {name for each in log_dirs for name in map(split_folder_name, each.log_dir.folders) if name is not None}
     names = {topic for topic, _ in here} if log_dirs else set(cluster.partition_counts())
     topics = cluster.topics(names | {each.topic for each in records.partitions()})
-    asked = zip(topics.values(), in_parallel(lambda name: _settings(cluster, name), topics), strict=True)
-    configs = {topic.name: settings for topic, settings in asked if settings is not None}
+    configs = configs_of(cluster, topics)
     leaders = {
         TopicIdPartition(name, topics[name].topic_id, number): leader
         for name in _copied(configs)
@@ -62,8 +61,15 @@ def _copied(configs: Mapping[str, Mapping[str, TopicConfig]]) -> Iterator[str]:
     return (name for name, settings in configs.items() if is_copied(settings))
 
 
-def _settings(cluster: Cluster, topic: str) -> Mapping[str, TopicConfig] | None:
-    try:
-        return cluster.settings(topic)
-    except ClusterRefusedError:  # no right to describe it
-        return None
+def configs_of(cluster: Cluster, topics: Iterable[str]) -> dict[str, Mapping[str, TopicConfig]]:
+    """Return the configs of those topics, by name, that this user may describe; one request per topic."""
+
+    def describe(topic: str) -> Mapping[str, TopicConfig] | None:
+        try:
+            return cluster.settings(topic)
+        except ClusterRefusedError:
+            return None
+
+    names = list(topics)
+    asked = zip(names, in_parallel(describe, names), strict=True)
+    return {name: settings for name, settings in asked if settings is not None}

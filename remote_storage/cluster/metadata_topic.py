@@ -126,16 +126,7 @@ class MetadataReader:
         self._cluster = cluster
         self._partitions = metadata_partitions
         self._next = dict.fromkeys(metadata_partitions, 0)
-        self._consumer = cluster.consumer(
-            {
-                "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        self._consumer = cluster.consumer({"enable.partition.eof": True, "auto.offset.reset": "earliest"})
         if metadata_partitions:
             from confluent_kafka import TopicPartition
 

@@ -95,14 +95,7 @@ def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | N
     """Return the newest timestamp (ms) of the batch that holds an offset, or of the first one above it."""
     from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
 
-    scan = SegmentScan(
-        filesystem,
-        segment.log.path,
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        check_crc=False,
-    )
-    for rows in scan:
+    for rows in SegmentScan.of(filesystem, segment, check_crc=False):
         above = rows[rows["base_offset"] + rows["last_offset_delta"] >= offset]
         if above.size:
             return int(above["max_timestamp"][0])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiersnap.remote_storage.check.local_log import LocalLog
-from tiersnap.remote_storage.cluster.client import PASSING, Cluster
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
     ClusterRefusedError,
@@ -72,16 +74,7 @@ class LeaderLog:
     def _read(self, offset: int) -> Message:
         from confluent_kafka import TopicPartition
 
-        consumer = self.cluster.consumer(
-            {
-                "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-            }
-        )
-        try:
+        with closing(self.cluster.consumer()) as consumer:
             consumer.assign([TopicPartition(self.topic, self.partition, offset)])
             deadline = time.monotonic() + _SECONDS
             while time.monotonic() < deadline:
@@ -91,8 +84,6 @@ class LeaderLog:
                         return message
                     if error.name() not in PASSING:
                         raise self.cluster.to_error(f"reading {self.topic}", error)
-        finally:
-            consumer.close()
         raise BrokerUnavailableError(
             f"{self.cluster.bootstrap_server}: no record of {self.topic}-{self.partition} within {_SECONDS:.0f} s",
             hint="run the same command again",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
@@ -119,7 +120,7 @@ class ReadBack:
         now = int(time.time() * 1000)
         topic.write(now)
         partition, leader = TopicIdPartition(topic.name, made.topic_id, 0), made.leaders[0]
-        with topic.consumer() as consumer:
+        with closing(topic.cluster.consumer()) as consumer:
             epoch = topic.leader_epoch(consumer)
             segment = NonceSegment.of(partition, leader, epoch, count=OLD_RECORDS, timestamp=now - AGE_MS)
             self.records.renew()

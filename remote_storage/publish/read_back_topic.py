@@ -7,13 +7,13 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.cluster.client import PASSING, Cluster, Topic, TopicConfig
+from tiersnap.remote_storage.cluster.client import Cluster, Topic, TopicConfig
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS
+from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
@@ -153,23 +153,6 @@ class ReadBackTopic:
         """Delete it if it is there."""
         if self.cluster.topics([self.name]):
             self.cluster.delete_topic(self.name)
-
-    @contextmanager
-    def consumer(self) -> Iterator[Consumer]:
-        """A consumer for `first` and `leader_epoch`."""
-        consumer = self.cluster.consumer(
-            {
-                "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_uncommitted",
-            }
-        )
-        try:
-            yield consumer
-        finally:
-            consumer.close()
 
     def leader_epoch(self, consumer: Consumer) -> int:
         """Return the leader epoch of the record at offset 0."""

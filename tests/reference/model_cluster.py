@@ -19,6 +19,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
@@ -228,7 +229,7 @@ class ModelCluster(Cluster):
     def ask(self, what: str, call: Callable[[], Any]) -> Any:
         return call()
 
-    def consumer(self, properties: Mapping[str, object]) -> Any:
+    def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Any:
         return ModelConsumer(self)
 
     def producer(self, properties: Mapping[str, object]) -> Any:

@@ -14,6 +14,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -75,7 +76,7 @@ class ReadingCluster(ModelCluster):
 
         self.request("deletion of a topic", delete)
 
-    def consumer(self, properties: Mapping[str, object]) -> Any:
+    def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Any:
         return _Consumer(self)
 
     def producer(self, properties: Mapping[str, object]) -> Any:

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError
 
 from tests.reference.small_log import write_small_log
 from tiersnap.remote_storage.cluster import client
-from tiersnap.remote_storage.cluster.client import PASSING, Cluster
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import RawConnection, open_lineage
+from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
