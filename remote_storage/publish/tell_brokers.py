@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tiersnap.remote_storage.check.local_log import LocalLog, LocalLogs, logs_of_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import is_marked
-from tiersnap.remote_storage.errors import ClusterRefusedError, UnprovenLogError
+from tiersnap.remote_storage.errors import UnprovenLogError
 from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.prove_location import ProvePlace
 from tiersnap.remote_storage.publish.publish import Publish, Published
-from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -113,13 +113,9 @@ def _is_running(local: LocalLog) -> bool:
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose configs say that tiersnap paused copying, by name; one request per topic."""
+    """Return the topics whose configs say that tiersnap paused copying, by name; one request per topic.
 
-    def is_paused(topic: str) -> bool:
-        try:
-            return is_marked(cluster.settings(topic))
-        except ClusterRefusedError:  # no right to describe it, so none to pause it either
-            return False
-
-    names = sorted(cluster.topics(topics))
-    return [name for name, paused in zip(names, in_parallel(is_paused, names), strict=True) if paused]
+    Not those that this user may not describe, and so may not pause either.
+    """
+    configs = configs_of(cluster, sorted(cluster.topics(topics)))
+    return [name for name, settings in configs.items() if is_marked(settings)]
