@@ -98,13 +98,7 @@ def _changes(filesystem: FileSystem, segment: Segment, *, check_crc: bool) -> li
 
     from tiersnap.snapshot.log.segment_scan import SegmentScan
 
-    scan = SegmentScan(
-        filesystem,
-        segment.log.path,
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        check_crc=check_crc,
-    )
+    scan = SegmentScan.of(filesystem, segment, check_crc=check_crc)
     found: list[tuple[int, int] | None] = []
     before = -1
     for rows in scan:

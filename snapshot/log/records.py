@@ -40,13 +40,7 @@ class SegmentRecords:
     def __init__(self, filesystem: FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
         self._filesystem = filesystem
         self._path = segment.log.path
-        self._scan = SegmentScan(
-            filesystem,
-            segment.log.path,
-            base_offset=segment.base_offset,
-            next_base_offset=segment.next_base_offset,
-            check_crc=check_crc,
-        )
+        self._scan = SegmentScan.of(filesystem, segment, check_crc=check_crc)
         self.findings: list[Finding] = []
 
     def __iter__(self) -> Iterator[LogRecord]:

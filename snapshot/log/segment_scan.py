@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import unreadable
 from tiersnap.snapshot.log.segment_walk import Folding, SegmentEnd, SegmentWalk
 from tiersnap.snapshot.log.windows import WINDOW_BYTES, Windows, is_zero, open_windows
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.log_dir import Segment
 
 __all__ = ["Folding", "SegmentEnd", "SegmentScan"]
 
@@ -35,6 +39,27 @@ class SegmentScan:
     folding: Folding | None = None  # folds in the same pass
     window_bytes: int = WINDOW_BYTES
     end: SegmentEnd = field(init=False)
+
+    @classmethod
+    def of(
+        cls,
+        filesystem: FileSystem,
+        segment: Segment,
+        *,
+        check_crc: bool = True,
+        keep_rows: bool = True,
+        folding: Folding | None = None,
+    ) -> SegmentScan:
+        """Return the scan of a listed segment."""
+        return cls(
+            filesystem,
+            segment.log.path,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            check_crc=check_crc,
+            keep_rows=keep_rows,
+            folding=folding,
+        )
 
     def __post_init__(self) -> None:
         self._walk = SegmentWalk(

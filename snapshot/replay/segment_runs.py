@@ -68,15 +68,7 @@ def fold_segment(
     limit = segment.next_base_offset
     inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
     runs = _Runs(segment.base_offset, inside)
-    scan = SegmentScan(
-        filesystem,
-        segment.log.path,
-        base_offset=segment.base_offset,
-        next_base_offset=limit,
-        check_crc=check_crc,
-        keep_rows=on_rows is not None,
-        folding=runs,
-    )
+    scan = SegmentScan.of(filesystem, segment, check_crc=check_crc, keep_rows=on_rows is not None, folding=runs)
     for rows in scan:
         if on_rows is not None:
             on_rows(rows)
