@@ -211,19 +211,17 @@ def _selection(topic: TopicPattern, partitions: tuple[TopicPartition, ...]) -> S
     return Selection(topic, frozenset(partitions))
 
 
+def partitions_option(said: str) -> Option:
+    """Return `--partition`, which may be given several times; `said` is its help."""
+    return once("--partition", "partitions", multiple=True, type=PARTITION, metavar="TOPIC-PARTITION", help=said)
+
+
 # Given to the command as `selection: Selection`.
 selection_options = as_one(
     "selection",
     _selection,
     topic_option,
-    once(
-        "--partition",
-        "partitions",
-        multiple=True,
-        type=PARTITION,
-        metavar="TOPIC-PARTITION",
-        help="Only this partition; may be given several times.",
-    ),
+    partitions_option("Only this partition; may be given several times."),
 )
 
 

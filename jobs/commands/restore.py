@@ -14,7 +14,7 @@ from msgspec import Meta
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.next_command import again
-from tiersnap.jobs.option_types import PARTITION, LocalPath, once
+from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.restore.request import LeftOutCopy, RestoreAction, RestoreRequest
@@ -97,14 +97,7 @@ class RestoredSegment:
     "asked",
     RestoreRequest,
     once("--topic", help="The topic's name: restore all its partitions that are in remote storage."),
-    once(
-        "--partition",
-        "partitions",
-        multiple=True,
-        type=PARTITION,
-        metavar="TOPIC-PARTITION",
-        help="Restore only this partition; may be given several times, of one topic.",
-    ),
+    opt.partitions_option("Restore only this partition; may be given several times, of one topic."),
     once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
     click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts."),
     once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it."),

@@ -163,7 +163,7 @@ def local_logs(
     """Return the logs of selected partitions in log directories.
 
     Args:
-        leading: URI of the log directory of the one replica that counts, by partition; None if there is one of each.
+        leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
         findings: takes what is damaged or may not be read, now and when a log is read.
         log_starts: as --log-start states them.
 
@@ -192,7 +192,7 @@ def logs_of_replicas(
     expiry: BrokerExpiry,
     leading: Mapping[TopicPartition, str] | None = None,
 ) -> LocalLogs:
-    """Return the logs of selected partitions in log directories of replicas; remote storage tells what came before.
+    """Return the logs of selected partitions of several replicas, with the producers of remote segments before.
 
     See `local_logs` for `leading`.
 

@@ -49,7 +49,7 @@ from tiersnap.snapshot.log.leader_epochs import Interval, joined
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
 """Compares remote segments with the local log, as far as it goes."""
 LogStartOf = Callable[[TopicIdPartition], int | None]
-"""Returns the log start of a partition; None if nobody tells it. It is asked after the segments were listed: brokers
+"""Returns the log start of a partition; None where it is unknown. It is asked after the segments were listed: brokers
 advance the log start before they delete a segment."""
 _LOST_OR_RETIRED = (
     "offsets {} to {} are in no remote segment: retention deleted them or they were lost. The log start tells it: give "

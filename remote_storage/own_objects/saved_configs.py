@@ -95,10 +95,6 @@ class SavedConfigsStore:
         """Return the saved configs of a topic that this object read or wrote last, and did not drop."""
         return self._noted.get(keys.unblock(topic, topic_id))
 
-    def has_saved(self, topic: str, topic_id: str) -> bool:
-        """Return whether the topic has an `unblock.json`."""
-        return self._store.head(keys.unblock(topic, topic_id)) is not None
-
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
         key = keys.unblock(topic, topic_id)
 

@@ -49,6 +49,11 @@ from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectInf
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TiersnapError, failure
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
 
+_PARTITIONS_AT_ONCE = 64
+_LAST = {OrphanKind.CLAIM, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
+"""Removed after the objects that they vouch for."""
+_log = logging.getLogger(__name__)
+
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
     """Those of the topics that `is_wanted` takes, of this cluster or of none that is named; and of no topic.
@@ -91,7 +96,6 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
         return None
 
 
-_PARTITIONS_AT_ONCE = 64
 
 
 def find_orphans(
@@ -168,9 +172,7 @@ def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -
     return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size_bytes for each in ours), partition)
 
 
-_log = logging.getLogger(__name__)
 # What tells whose the rest is goes when the rest is gone.
-_LAST = {OrphanKind.CLAIM, OrphanKind.KNOWN_MANIFESTS, OrphanKind.CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ import pytest
 from tests.reference.left_over import CLUSTER, copies, make_old, orphans, removable
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
@@ -24,16 +22,6 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 pytestmark = pytest.mark.unit
 
 STARTED, FINISHED = SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED
-
-
-@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
-def layout(request):
-    return request.param
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
 
 
 def began(cache: MetadataCache, *segments: RemoteLogSegmentMetadata, broker: int = 1) -> None:

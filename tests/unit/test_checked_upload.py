@@ -17,7 +17,6 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -32,11 +31,6 @@ NAME = "00000000000000001000"
 @pytest.fixture(params=LAYOUTS, ids=["aiven", "local"])
 def layout(request):
     return request.param
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
 
 
 def with_log(segment, change):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy
 pytestmark = pytest.mark.unit
 
 COMPUTED = ClaimedSnapshot(0xAB, Provenance.COMPUTED, "")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
 
 
 def row(segment_id: str, start: int = 0, *epochs: int) -> ListedCopy:

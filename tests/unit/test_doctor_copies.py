@@ -27,19 +27,23 @@ from tiersnap.snapshot.units import utc
 pytestmark = pytest.mark.unit
 
 
-def doctor(place: Place, *words: str | Path, output: str = "json") -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `doctor` at a place."""
+def said(place: Place, *given: str | Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command at a place."""
     out, err = io.StringIO(), io.StringIO()
-    now = utc(place.world.store.time) or ""
-    given = ["--output", output, "doctor", *map(str, words), "--bootstrap-server", "model:9092", "--now", now]
 
     def command(_: object) -> ExitCode:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            return ExitCode(run(given))
+            return ExitCode(run([*map(str, given), "--bootstrap-server", "model:9092"]))
 
     (code,) = place.world.run({"c": command}).values()
     assert code is not None
     return code, out.getvalue(), err.getvalue()
+
+
+def doctor(place: Place, *words: str | Path, output: str = "json") -> tuple[int, str, str]:
+    """What `doctor` says at a place now."""
+    now = utc(place.world.store.time) or ""
+    return said(place, "--output", output, "doctor", *words, "--now", now)
 
 
 def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -> None:
@@ -158,17 +162,8 @@ def test_lost_leader_epochs_of_segments_that_are_remote_block_nothing(tmp_path: 
 
 
 def unblock(place: Place) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the plan of `unblock` at a place."""
-    out, err = io.StringIO(), io.StringIO()
-    given = ["unblock", str(place.disk), "--remote", place.remote, "--bootstrap-server", "model:9092"]
-
-    def command(_: object) -> ExitCode:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            return ExitCode(run(given))
-
-    (code,) = place.world.run({"c": command}).values()
-    assert code is not None
-    return code, out.getvalue(), err.getvalue()
+    """What the plan of `unblock` says at a place."""
+    return said(place, "unblock", place.disk, "--remote", place.remote)
 
 
 def stand_at(place: Place, offset: int) -> None:

@@ -37,11 +37,6 @@ DAY = 86_400_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     for topic in IDS:
         write_partition(tmp_path / "logs", topic, 0, SEGMENTS, high_watermark=35, indexes=True, topic_id=IDS[topic])

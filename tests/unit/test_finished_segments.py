@@ -36,16 +36,6 @@ OTHER_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 OTHER = TopicIdPartition("payments", OTHER_ID, 0)
 
 
-@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
-def layout(request):
-    return request.param
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
 @pytest.fixture
 def folder(tmp_path) -> Path:
     return write_log(tmp_path / "logs")

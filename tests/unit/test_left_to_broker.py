@@ -28,11 +28,6 @@ FOLDED = [10, 20, 30]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     """All snapshots are there: a broker can copy every closed segment."""
     folder = write_partition(tmp_path / "logs", "orders", 0, SEGMENTS, high_watermark=35, indexes=True)

@@ -48,11 +48,6 @@ ELSEWHERE = structs.replace(this_process(), host="elsewhere")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def source(tmp_path: Path) -> Path:
     write_partition(tmp_path / "logs", "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
     return tmp_path / "logs"

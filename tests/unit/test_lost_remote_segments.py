@@ -44,11 +44,6 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
 def run(
     store: DirectoryStore | FlakyStore,
     source: Path,

@@ -48,16 +48,6 @@ pytestmark = pytest.mark.unit
 DELETED = SegmentState.DELETE_SEGMENT_FINISHED
 
 
-@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
-def layout(request):
-    return request.param
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
 def tier_of_two_replicas(store, layout, tmp_path) -> RemoteLogSegmentMetadata:
     """Tier the first segment of a replica, and then all of one whose first segment is longer; returns that copy."""
     shorter, longer = write_log(tmp_path / "logs"), write_replica_that_rolled_later(tmp_path / "longer")

@@ -136,11 +136,6 @@ def test_uploaded_by_brokers_leaves_out_ours_and_gives_the_newest_first():
 
 
 @pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def tiered(tmp_path, store):
     """Three segments of an Aiven tier, newest first."""
     return list(reversed(tier(write_log(tmp_path / "logs"), store)))

@@ -20,7 +20,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.own_objects.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.own_objects.claim_protocol import claim, finish
 from tiersnap.remote_storage.retire.partition_leftovers import Swept, sweep_partition
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -36,11 +35,6 @@ LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
 @pytest.fixture(params=LAYOUTS, ids=["aiven", "local"])
 def layout(request):
     return request.param
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
 
 
 @pytest.fixture

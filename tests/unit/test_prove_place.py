@@ -45,11 +45,6 @@ def disk(tmp_path) -> Path:
     return tmp_path / "disk"
 
 
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
 def records(*segments: RemoteLogSegmentMetadata) -> Iterator[MetadataRecord]:
     for each in segments:
         yield SegmentRecord(replace(each, state=STARTED))

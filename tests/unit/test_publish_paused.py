@@ -21,6 +21,7 @@ from tiersnap.remote_storage.errors import (
     SettingsAsideError,
     StillStuckError,
 )
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -28,7 +29,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
-from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.publish import pause_copying
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published
@@ -90,8 +90,8 @@ def own(cluster: ModelCluster) -> list[dict[str, str]]:
 
 
 def is_saved(tmp_path: Path) -> list[bool]:
-    store = SavedConfigsStore(DirectoryStore(tmp_path))
-    return [store.has_saved(each.topic, each.topic_id or "") for each in (PARTITION, LATER)]
+    store = DirectoryStore(tmp_path)
+    return [store.head(keys.unblock(each.topic, each.topic_id or "")) is not None for each in (PARTITION, LATER)]
 
 
 def of_both(segments: tuple[RemoteLogSegmentMetadata, ...] = (A, B)) -> list[list[str]]:

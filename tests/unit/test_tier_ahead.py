@@ -63,11 +63,6 @@ def _offset(key: str) -> int:
 
 
 @pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def segments(tmp_path):
     return planned(write_log(tmp_path / "logs"))
 

@@ -13,9 +13,7 @@ from tests.reference.planned import PARTITION
 from tests.reference.restoring import new_disk
 from tests.reference.tiered import age
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
@@ -23,12 +21,6 @@ pytestmark = pytest.mark.unit
 AS_OF = ("--now", "2026-11-21T13:00:00Z")
 OTHER_NAME = f"{keys.partition_claims(PARTITION)}expire.json"
 """An object beside claims that this tiersnap does not write; another one may have."""
-
-
-@pytest.fixture(params=[AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
-def layout(request: pytest.FixtureRequest) -> Layout:
-    found: Layout = request.param
-    return found
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ def name(request) -> str:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    return DirectoryStore(tmp_path / "remote")
-
-
-@pytest.fixture
 def tiered(store: DirectoryStore, tmp_path: Path, name: str) -> list[str]:
     """Segment ids of the three copies of a partition."""
     copies = tier(write_log(tmp_path / "logs"), store, layout=open_layout(name))
