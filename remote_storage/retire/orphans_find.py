@@ -96,8 +96,6 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
         return None
 
 
-
-
 def find_orphans(
     store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
