@@ -288,8 +288,9 @@ def test_only_a_full_check_of_all_segments_is_a_proof(at):
     assert "not complete" in found.doubt(TWIN)
 
 
-def test_may_be_deleted_asks_for_a_proof_of_what_remains():
-    first, second = named(ONE, "first"), named(ONE, "second")
+@pytest.mark.parametrize("last", [0, 9])
+def test_may_be_deleted_asks_for_a_proof_of_what_remains(last):
+    first, second = (named(remote_segment(0, last, ((0, 0),)), name) for name in ("first", "second"))
     index = index_of(first, second)
     assert may_be_deleted(index, second, 0, proof("first", "second")) == "brokers read it"
     assert may_be_deleted(index, first, 0, proof("first", "second")) == ""
