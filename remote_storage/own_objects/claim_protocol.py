@@ -29,7 +29,6 @@ from functools import partial
 
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.layouts import keys
-from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.own_objects import stored_json
 from tiersnap.remote_storage.own_objects.claim import MAX_BYTES, Attempt, Claim, ClaimedSegment, ClaimedSnapshot
@@ -212,9 +211,7 @@ def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[Cl
     claimed: dict[ClaimedSegment, int] = {}
     for found in store.list(keys.partition_claims(partition)):
         parsed = keys.recognise(found.key)
-        if parsed is None or parsed.kind is not KeyKind.CLAIM:
-            continue
-        if parsed.offset is not None and parsed.leader_epoch is not None:
+        if parsed is not None and parsed.offset is not None and parsed.leader_epoch is not None:
             claimed[ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)] = found.modified
     return claimed
 

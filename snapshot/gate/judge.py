@@ -102,7 +102,7 @@ class _HeldBack:
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
         """The verdict of a segment that would be READY for `reason`."""
         # What lies below the highest remote offset a broker passes by.
-        is_brokers = self.broker is not None and not _is_below(segment, self.coverage)
+        is_brokers = not _is_below(segment, self.coverage)
         if is_brokers and not self._has_left and segment.base_offset in self.beyond_broker:
             self.broker = None
         elif is_brokers and self.broker is not None:

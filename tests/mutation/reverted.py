@@ -66,12 +66,6 @@ REVERTED = (
     Danger(
         _STORE_LEFTOVERS, "an upload stays", "_abort(store, files), _abort(store, named)", "_abort(store, files), 0"
     ),
-    Danger(
-        "remote_storage/own_objects/claim_protocol.py",
-        "an upload of a kept copy stays",
-        "segment_id in claim.segment_ids:",
-        "segment_id == claim.finished:",
-    ),
     Danger(_STORE_LEFTOVERS, "a temporary file stays", "_abort(store, files), _abort", "0, _abort"),
     Danger(_STORE_LEFTOVERS, "a probe stays", "failures = store.delete(probes) if probes else ()", "failures = ()"),
     Danger(_UNFINISHED, "remove-orphans leaves probes", "in old_probes(store, aged.now, -1):", "in ():"),

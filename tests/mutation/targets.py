@@ -116,7 +116,14 @@ TARGETS = (
             "test_repair.py",
         ),
     ),
-    Target("snapshot/gate/judge.py", ("test_readiness_gate.py",)),
+    Target("snapshot/gate/judge.py", ("test_readiness_gate.py", "test_left_to_broker.py", "test_index_damaged.py")),
+    Target(
+        "snapshot/gate/judge_partition.py",
+        ("test_judged_snapshots.py", "test_index_damaged.py", "test_left_to_broker.py", "test_scan_window.py"),
+    ),
+    Target("snapshot/gate/verdict.py", ("test_verdicts.py", "test_refused.py")),
+    Target("snapshot/gate/copy_task.py", ("test_copy_task.py", "test_left_to_broker.py")),
+    Target("snapshot/gate/remote_check.py", ("test_remote_check.py", "test_refused.py", "test_mend_proof.py")),
     Target("snapshot/gate/commands.py", ("test_readiness_report_next_step.py", "commands/test_host_commands.py")),
     Target("snapshot/gate/trusted.py", ("test_trusted.py",)),
     Target("snapshot/gate/exit_code.py", ("test_refused.py",)),
@@ -183,7 +190,10 @@ TARGETS = (
     Target("remote_storage/inventory/starts.py", ("test_claimed_starts.py",)),
     Target("remote_storage/retire/known_to_cluster.py", ("test_orphans.py",)),
     Target("remote_storage/own_objects/process.py", ("test_claim_protocol.py",)),
-    Target("remote_storage/own_objects/claim_protocol.py", ("test_claim_protocol.py", "test_claims_interleaved.py")),
+    Target(
+        "remote_storage/own_objects/claim_protocol.py",
+        ("test_claim_protocol.py", "test_claims_kept.py", "test_claims_interleaved.py"),
+    ),
     Target(
         "snapshot/replay/partition_replay.py",
         (
@@ -202,5 +212,6 @@ TARGETS = (
     Target("remote_storage/upload/segments_in_flight.py", ("test_tier_ahead.py",)),
     Target("remote_storage/retire/orphans_find.py", ("test_orphans.py",)),
     Target("remote_storage/publish/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
+    Target("remote_storage/mend/mend_plan.py", ("test_mend_proof.py", "test_replace_wrong.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

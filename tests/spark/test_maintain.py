@@ -142,7 +142,7 @@ def test_a_replay_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: 
     facts = [("/logs", "orders", 0, "REPLAYED", 0, 2), ("/logs", "orders", 1, "REPLAYED", 0, 2)]
     facts.append(("/logs", "orders", 1, "SEGMENT", 10, 2))
     segments = spark.createDataFrame(decodes, f"{key}, base_offset long, run long")
-    partitions = spark.createDataFrame(facts, f"{key}, kind string, offset long, run long")
+    partitions = spark.createDataFrame(facts, f"{key}, kind string, base_offset long, run long")
     gone = superseded_segments(segments, partitions).collect()
     assert [(row.partition, row.base_offset) for row in gone] == [(1, 0)]
 

@@ -393,6 +393,21 @@ def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
     assert "its log is nowhere" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
 
 
+@pytest.mark.parametrize(("layout", "suffix"), [(AIVEN, ".rsm-manifest"), (LOCALLY, ".snapshot")])
+def test_a_segment_whose_log_ends_early_is_not_made_whole(at, layout, suffix):
+    """Its log in the tier is cut between two batches: no batch is damaged, and the last ones are lost."""
+    tier = at(layout=layout)
+    log = tier.store.root / tier.layout.log_key(tier.records[1])
+    data, bounds = log.read_bytes(), [0]
+    while bounds[-1] < len(data):
+        bounds.append(bounds[-1] + 12 + int.from_bytes(data[bounds[-1] + 8 : bounds[-1] + 12], "big"))
+    log.write_bytes(data[: bounds[-2]])
+    tier.lose(1, suffix)
+    before = {info.key for info in tier.store.list()}
+    assert f"ends at byte {bounds[-2]} of {bounds[-1]}" in outcomes(tier.mend())[0]
+    assert {info.key for info in tier.store.list()} == before
+
+
 def test_a_segment_of_other_leader_epochs_is_not_made(at):
     """They begin inside the segment, and an earlier epoch reaches into it."""
     tier = at(layout=LOCALLY)

@@ -249,6 +249,18 @@ def test_a_segment_that_brokers_read_again_is_not_deleted(at):
     assert at.store.head(at.layout.log_key(unread)) is not None
 
 
+def test_a_segment_that_brokers_deleted_meanwhile_is_left_to_them(at):
+    unread, _ = finish_twice(at, 3)
+    logs = RemoteLogs(at.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
+    topic = MetadataTopic.of(at.cluster)
+    for state in (DELETING, DELETED):
+        at.cluster.append(SegmentUpdate(unread.id, 1, 6, state))
+        with topic.read_all() as reader:
+            DeleteUnread(topic, reader, logs, logs.read_whole(at.partition)).delete(unread)
+        assert told_of(at, unread)[-1] is state
+        assert at.store.head(at.layout.log_key(unread)) is not None, "its broker deletes it"
+
+
 # The rules alone.
 
 
@@ -288,8 +300,9 @@ def test_only_a_full_check_of_all_segments_is_a_proof(at):
     assert "not complete" in found.doubt(TWIN)
 
 
-def test_may_be_deleted_asks_for_a_proof_of_what_remains():
-    first, second = named(ONE, "first"), named(ONE, "second")
+@pytest.mark.parametrize("last", [0, 9])
+def test_may_be_deleted_asks_for_a_proof_of_what_remains(last):
+    first, second = (named(remote_segment(0, last, ((0, 0),)), name) for name in ("first", "second"))
     index = index_of(first, second)
     assert may_be_deleted(index, second, 0, proof("first", "second")) == "brokers read it"
     assert may_be_deleted(index, first, 0, proof("first", "second")) == ""

@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.model_cluster import ENDLESS, ModelCluster
+from tests.reference.model_cluster import CLUSTER_ID, ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.cluster import copy_progress
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import (
     ClusterRefusedError,
+    LostCopyError,
     MetadataTopicCompactedError,
     SettingsAsideError,
     StillStuckError,
+    UnblockHeldError,
 )
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, SegmentRecord, SegmentUpdate
@@ -29,6 +31,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
+from tiersnap.remote_storage.own_objects import saved_configs
+from tiersnap.remote_storage.own_objects.process import Process
+from tiersnap.remote_storage.own_objects.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.publish import pause_copying
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.publish import Publish, Published
@@ -73,8 +78,8 @@ def publish(tmp_path: Path) -> Callable[..., Published]:
     location, log_dirs = aiven(DirectoryStore(tmp_path)), (str(tmp_path / "disk"),)
     uploaded = frozenset(each.id.segment_id for each in (A, B))
 
-    def run(cluster: ModelCluster, *, apply: bool = True) -> Published:
-        job = Publish(cluster, MetadataTopic.of(cluster), location, lambda: PROOF, log_dirs, uploaded=uploaded)
+    def run(cluster: ModelCluster, *, apply: bool = True, prove: Callable[[], PlaceProof] = lambda: PROOF) -> Published:
+        job = Publish(cluster, MetadataTopic.of(cluster), location, prove, log_dirs, uploaded=uploaded)
         return job.run([A, B, of_later(A), of_later(B)], apply=apply)
 
     return run
@@ -142,6 +147,38 @@ def test_a_topic_that_somebody_else_has_paused_stays_paused(cluster, publish):
     assert publish(cluster).errors == []
     assert own(cluster) == [OWN, ENDLESS]
     assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both()
+
+
+def test_a_partition_is_planned_again_before_its_records_are_written(cluster, publish):
+    """A broker finished a copy since the plan, and its objects are lost: nothing is published beside it."""
+    theirs = remote_segment(0, 99, [(0, 0)])
+
+    def prove() -> PlaceProof:
+        cluster.append(SegmentRecord(replace(theirs, state=STARTED)))
+        cluster.append(SegmentUpdate(theirs.id, 1, 9, FINISHED))
+        return PROOF
+
+    done = publish(cluster, prove=prove)
+    assert ([type(each) for each in done.errors], done.records) == ([LostCopyError], 4)
+    assert finished(cluster, PARTITION) == [theirs.id.segment_id]
+    assert finished(cluster, LATER) == [each.id.segment_id for each in (A, B)]
+
+
+def test_a_topic_that_another_run_began_to_pause_since_the_check_is_refused_and_the_other_is_published(
+    cluster, publish, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(saved_configs, "_OTHERS_SECONDS", 0)
+    before = {COPY_DISABLE: None, RETENTION_MS: OWN[RETENTION_MS]}
+    saved = SavedConfigs.of(CLUSTER_ID, PARTITION.topic, PARTITION.topic_id or "", (PARTITION.partition,), before)
+
+    def prove() -> PlaceProof:
+        SavedConfigsStore(DirectoryStore(tmp_path), process=Process("another-host", 7, "")).put(saved)
+        return PROOF
+
+    done = publish(cluster, prove=prove)
+    assert [type(plan.refusal) for plan in done.plans] == [UnblockHeldError, type(None)]
+    assert [finished(cluster, each) for each in (PARTITION, LATER)] == [[], [A.id.segment_id, B.id.segment_id]]
+    assert own(cluster) == [OWN, OWN]
 
 
 def test_a_topic_whose_configs_may_not_be_changed_is_refused_and_the_other_is_published(cluster, publish):

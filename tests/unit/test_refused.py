@@ -21,11 +21,11 @@ from tiersnap.snapshot.errors import (
     TransientError,
     UnfinishedError,
 )
-from tiersnap.snapshot.gate.exit_code import exit_code_of
+from tiersnap.snapshot.gate.exit_code import OtherProblem, exit_code_of
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind
 from tiersnap.snapshot.replay.expiry import ReplayOptions
 
 pytestmark = pytest.mark.unit
@@ -104,6 +104,25 @@ def test_exit_code_of_a_verdict_on_a_snapshot_is_the_same_in_any_place() -> None
     assert of_files == {each: exit_code_of([RemoteVerdict(each)]) for each in of_files}
     for name in ("CORRUPT", "SUSPECT", "UNVERIFIED", "MISSING"):
         assert exit_code_of([SnapshotVerdict(name)]) is exit_code_of([Verdict(f"{name}_SNAPSHOT")])
+
+
+def test_finding_about_a_file_that_was_deleted_meanwhile_is_no_problem() -> None:
+    codes = {
+        (FindingKind.UNREADABLE_FILE, GONE): ExitCode.OK,
+        (FindingKind.UNREADABLE_FILE, "the disk failed"): exit_code_of([FindingKind.UNREADABLE_FILE]),
+        (FindingKind.BAD_CRC, "a byte is wrong"): ExitCode.DATA_CORRUPT,
+    }
+    assert codes == {(kind, why): exit_code_of([Finding(kind, "/logs/x.log", -1, why)]) for kind, why in codes}
+
+
+@pytest.mark.parametrize("problem", OtherProblem)
+def test_other_problems_are_refused_unless_data_is_lost_or_a_part_was_done(problem: OtherProblem) -> None:
+    codes = {
+        **dict.fromkeys(("DAMAGED_STORED_SNAPSHOT", "LOST_REMOTE_SEGMENT", "BROKEN_EXACTLY_ONCE", "CUT_SEGMENT"), 5),
+        **dict.fromkeys(("STUCK_COPY_AHEAD", "RESTART_NEEDED"), 6),
+        "UNSAFE_STORE": 2,
+    }
+    assert exit_code_of([problem]) == codes.get(problem, 4)
 
 
 def test_errors_that_a_run_counts_end_it_by_their_codes() -> None:

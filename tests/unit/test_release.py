@@ -82,6 +82,18 @@ def test_unblock_publishes_nothing_of_a_partition_that_others_freed(world: World
     assert ours.isdisjoint(finished)
 
 
+def test_unblock_leaves_a_partition_that_another_broker_leads_since_to_its_copy_task(world: World) -> None:
+    def lead() -> None:
+        topic = world.cluster.there[PARTITION.topic]
+        if topic.own.get(COPY_DISABLE) == "true":
+            topic.leaders[PARTITION.partition] = 2
+
+    world.meanwhile = lead
+    assert unblock(world) is ExitCode.PARTIAL, world.story()  # the same command again plans for the new leader
+    assert world.cluster.there[PARTITION.topic].leaders[PARTITION.partition] == 2
+    assert len(list(world.brokers.index().finished())) == 1, world.story()
+
+
 def test_unblock_publishes_nothing_of_a_diverged_clone(world: World) -> None:
     """Another host uploaded the segments of the log; the leader's disk is a clone with another batch."""
     assert world.run({"tier": lambda hand: commands.tier(world, hand, "b")}) == {"tier": ExitCode.OK}, world.story()

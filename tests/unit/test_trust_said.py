@@ -13,7 +13,7 @@ from tests.unit.test_trust_moved_start import DATA, OLD, against
 from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict
 from tiersnap.snapshot.replay.comparison import Comparison
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.snapshot_comparison import compare
+from tiersnap.snapshot.replay.snapshot_comparison import compare, found_at
 
 pytestmark = pytest.mark.unit
 
@@ -82,6 +82,25 @@ def test_the_words_count_what_was_compared() -> None:
     assert said({1: OLD, 2: PLAIN}, {2: PLAIN}, 100) == (
         "also knows 1 producer by batches from before offset 100, where this log begins"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "words", "kept"),
+    [
+        (FileNotFoundError(2, "No such file"), "MISSING", " is gone since it was listed", "No such file"),
+        (PermissionError(13, "Permission denied"), "UNVERIFIED", ": Permission denied", "Permission denied"),
+        (OSError("the store hung up"), "UNVERIFIED", ": the store hung up", "the store hung up"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_unverified_and_one_that_went_is_missing(
+    error: OSError, verdict: str, words: str, kept: str
+) -> None:
+    def read(_: int) -> bytes:
+        raise error
+
+    found = found_at(10, read)
+    assert (found.comparison.compared, found.comparison.explanation) == (verdict, f"{10:020d}.snapshot{words}")
+    assert (found.file.not_read, found.file.file_crc32c, found.entries) == (kept, None, None)
 
 
 def test_only_a_state_that_begins_where_local_files_begin_lacks_its_start() -> None:

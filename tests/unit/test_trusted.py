@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiersnap.snapshot.gate.trusted import Provenance, SnapshotVerdict, may_be_uploaded, may_start_replay
+from tiersnap.snapshot.gate.trusted import COMPARED, Provenance, SnapshotVerdict, may_be_uploaded, may_start_replay
 
 pytestmark = pytest.mark.unit
 
@@ -31,6 +31,28 @@ def test_a_file_of_a_broker_is_trusted_if_it_says_what_the_log_says(verdict: Sna
     is_trusted = verdict in ("MATCHES", "EXTENDS")
     assert may_be_uploaded(Provenance.BROKER, verdict) is is_trusted
     assert may_start_replay(Provenance.BROKER, verdict) is is_trusted
+
+
+# (holds every producer of the log, was compared with it)
+FILES = {
+    "MATCHES": (True, True),
+    "EXTENDS": (True, True),
+    "SUSPECT": (False, True),
+    "CORRUPT": (False, True),
+    "MISSING": (False, False),
+    "UNVERIFIED": (False, False),
+    "NOT_COMPARED": (False, False),
+}
+
+
+@pytest.mark.parametrize("verdict", SnapshotVerdict)
+def test_a_file_is_trusted_and_compared_by_its_verdict(verdict: SnapshotVerdict) -> None:
+    assert (verdict.is_trusted, verdict in COMPARED) == FILES[verdict]
+
+
+def test_only_a_scan_window_leaves_the_log_before_a_snapshot_unread() -> None:
+    of_window = {each for each in Provenance if each.is_of_window}
+    assert of_window == {Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW}
 
 
 def test_a_claim_with_unknown_words_starts_no_replay() -> None:
