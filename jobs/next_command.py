@@ -153,10 +153,12 @@ def command_place(
     given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})
     if location is None:
         location = [word for name in _LOCATION for word in given.get(name, ())][1:] if "remote" in given else []
+    server = tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster)
     values = {
         Hole.LOG_DIRS: tuple(log_dirs),
         Hole.SOURCES: tuple(word for each in log_dirs for word in ("--source", each)),
         Hole.REMOTE: tuple(map(masked, location)),
-        Hole.CLUSTER: tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster),
+        Hole.CLUSTER: server,
+        Hole.SERVER: server[1:2],
     }
     return Place(tier or ("tier", Hole.LOG_DIRS, "--remote", Hole.REMOTE), values, kept_options(ctx))

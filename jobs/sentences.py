@@ -12,6 +12,7 @@ from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ class MissingRemoteSegment:
         return cls(*name, of.start_offset, of.end_offset + 1, of.segment_size, missing.is_ours, missing.lacking)
 
 
-REMOTE = "s3://bucket/prefix"
 NOTHING_TO_TIER = "nothing to do: no segment can be tiered now"
 _MOST_FAILURES = 20
 
@@ -194,7 +194,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
 def with_remote() -> str:
     """Return the command that is running, with a place of remote storage to be filled in."""
-    return again("--remote", REMOTE)
+    return again("--remote", Hole.REMOTE.placeholder)
 
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:

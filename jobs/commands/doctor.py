@@ -323,7 +323,7 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
-        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
     if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):

@@ -222,10 +222,11 @@ def next_steps_of(done: Published, place: Place) -> Iterator[str]:
     """Yield what comes next where copying is still disabled, or fails behind what was published."""
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
     from tiersnap.snapshot.gate.exit_code import OtherProblem
+    from tiersnap.snapshot.gate.kafka_tools import set_topic_config
 
     for topic in done.still_off:
         yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
-        yield f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false"
+        yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
     unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
     for partition in done.stuck_ahead:
         yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"

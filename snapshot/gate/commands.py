@@ -84,7 +84,8 @@ class Place:
         kept = _options_without(self.options.get(str(command), ()), {*OF_LOCATION, *given, *own})
         words = [*given, *kept, *_options_without(own, given)]
         is_complete = all(self.knows(each) for each in (*head, *rest[at:]) if isinstance(each, Hole))
-        return Step(step.words, " ".join(["tiersnap", str(command), shlex.join(words)]).strip(), is_complete, step.note)
+        line = " ".join([str(command), shlex.join(words)]).strip()
+        return Step(step.words, line if step.is_of_kafka else f"tiersnap {line}", is_complete, step.note)
 
     def _filled(self, command: str, words: Iterable[str | Hole]) -> list[str]:
         """Return the words with the values of the holes."""

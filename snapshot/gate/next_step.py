@@ -14,6 +14,7 @@ class Hole(Enum):
     SOURCES = "--source LOGDIR"
     REMOTE = "s3://bucket/prefix"  # the remote location, with the options by which it is reached
     CLUSTER = "--bootstrap-server HOST:PORT"  # with the options by which it is reached
+    SERVER = "HOST:PORT"  # a broker, for Kafka's own tools
     SEGMENT_FILE = "FILE"
     TOPIC_IDS = "FILE that holds topic ids"
 
@@ -33,3 +34,4 @@ class NextStep:
     words: str = ""
     argv: Argv = ()  # without `tiersnap`, the command first; empty if there are words alone
     note: str = ""  # the command's cost and effect
+    is_of_kafka: bool = False  # the command is one of Kafka's tools, and not one of tiersnap

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
 from tiersnap.snapshot.gate.commands import OF_CLUSTER, OF_LOCATION, Place
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -48,6 +47,7 @@ def judged_place(
         Hole.LOG_DIRS: log_dirs,
         Hole.REMOTE: (remote, *_words_of(OF_LOCATION, options)) if remote else (),
         Hole.CLUSTER: tuple(_words_of(OF_CLUSTER, options)),
+        Hole.SERVER: tuple(_words_of(OF_CLUSTER[:1], options))[1:],
     }
     return Place(tier, known, options)
 
@@ -67,6 +67,7 @@ def _sources(run: RunInfo) -> tuple[str, ...]:
 
 def by_segment(run: RunInfo) -> str:
     """Return the command that lists every segment of a report."""
+    listing = ("scan", *_sources(run), "--segments")
     if run.warehouse:
-        return shlex.join(["tiersnap", "report", "--warehouse", run.warehouse, "--by", "segment"])
-    return shlex.join(["tiersnap", "scan", *_sources(run), "--segments"])
+        listing = ("report", "--warehouse", run.warehouse, "--by", "segment")
+    return place_of(run).text(NextStep("", listing))

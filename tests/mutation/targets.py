@@ -117,7 +117,10 @@ TARGETS = (
         ),
     ),
     Target("snapshot/gate/judge.py", ("test_readiness_gate.py",)),
-    Target("snapshot/gate/commands.py", ("test_readiness_report_next_step.py", "commands/test_host_commands.py")),
+    Target(
+        "snapshot/gate/commands.py",
+        ("test_readiness_report_next_step.py", "commands/test_host_commands.py", "commands/test_printed_commands.py"),
+    ),
     Target("snapshot/gate/trusted.py", ("test_trusted.py",)),
     Target("snapshot/gate/exit_code.py", ("test_refused.py",)),
     Target("snapshot/log/coverage.py", ("test_coverage.py",)),

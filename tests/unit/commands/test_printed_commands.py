@@ -27,6 +27,7 @@ from tiersnap.jobs.cli import run
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.kafka_tools import abort_transaction, set_topic_config
 from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
@@ -105,6 +106,15 @@ def test_commands_on_a_host_print_commands_that_reach_the_location(name: str, tm
                     assert_typed(text, str(site.remote), (*LAYOUT, *LOCATION))
     except CannotBeLaidOutError as error:
         pytest.skip(str(error))
+
+
+def test_tools_of_kafka_name_the_cluster() -> None:
+    kafka = Place(values={Hole.SERVER: ("broker-1:9092",)})
+    abort = kafka.text(abort_transaction("a b", 0, "--start-offset", "7"))
+    server = "--bootstrap-server broker-1:9092"
+    assert abort == f"kafka-transactions.sh {server} abort --topic 'a b' --partition 0 --start-offset 7"
+    assert kafka.render(set_topic_config("a b", "retention.ms", "-1")).is_complete
+    assert not Place().render(set_topic_config("a b", "retention.ms", "-1")).is_complete
 
 
 def said(place: RemotePlace, words: list[Word]) -> Iterator[str]:
