@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -13,13 +12,13 @@ from msgspec import Meta
 
 from tiersnap.jobs.commands.publish import ProofRequest
 from tiersnap.jobs.doctor_location import JudgedLocation
-from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import and_more
-from tiersnap.jobs.sentences import REMOTE, MissingRemoteSegment
+from tiersnap.jobs.sentences import MissingRemoteSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import Missing
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
+    from tiersnap.snapshot.gate.commands import Place, Step
     from tiersnap.snapshot.log.selection import NamedLogDir
     from tiersnap.snapshot.replay.remote_records import Records
 
 MOST_MISSING = 5
-_OF_MEND = (
-    *("bootstrap-server", "command-config", "remote", "layout"),
-    *("endpoint-url", "region", "path-style", "checksums"),
-)
 hung_after_option = click.option(
     "--hung-after",
     type=DURATION,
@@ -114,20 +110,6 @@ def told_copies(
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
         said.append(f"{are} copied twice: of {first.partition} brokers read {first.read}, not {first.segment_id}")
     return ToldCopies(tuple(rows), tuple(twice), tuple(said))
-
-
-def _cluster_words() -> list[str]:
-    given = given_options(click.get_current_context())
-    return [word for name in ("bootstrap-server", "command-config") for word in given.get(name, ())]
-
-
-def free_hung(copies: ToldCopies, log_dirs: Iterable[str], remote: str) -> Iterator[str]:
-    """Yield the lines that free copies that hang."""
-    if copies.hung:
-        words = _cluster_words()
-        line = shlex.join(["tiersnap", "unblock", *(list(log_dirs) or ["LOGDIR"]), *words])
-        of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
-        yield f"{line} --remote {remote or REMOTE} --apply   on the host of broker {of}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,23 +213,29 @@ def problems_of_cluster(
         yield OtherProblem.OTHER_LOCATION
 
 
-def next_step(compared: Compared, log_dirs: Iterable[str]) -> Iterator[str]:
-    """Yield the line that mends what is missing, with the options that the running command was given.
+def steps_of_cluster(place: Place, compared: Compared | None, copies: ToldCopies) -> Iterator[Step]:
+    """Yield the steps that put lost remote segments back and that free copies that hang."""
+    from tiersnap.snapshot.gate.steps import UNBLOCK
 
-    None carries a location that brokers do not read.
-    """
-    if not compared.missing.segments or compared.location.state is LocationState.CONTRADICTED:
-        return
+    if compared is not None and compared.missing.segments:
+        yield from map(place.render, _mending(place, compared))
+    if copies.hung:
+        of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
+        yield place.render(replace(UNBLOCK, note=f"on the host of broker {of}"))
+
+
+def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
+    """Yield the step that puts lost remote segments back; none in a location that brokers do not read."""
     from tiersnap.remote_storage.inventory.segment_objects import mandatory
+    from tiersnap.snapshot.gate.steps import MEND, mend_from
 
-    given = given_options(click.get_current_context())
-    words = [word for name in _OF_MEND for word in given.get(name, ())]
-    if compared.missing.elsewhere is None:
-        whole = [mandatory(local=local) for local in (False, True)]
-        if all(each.lacking in whole for each in compared.missing.segments):
-            yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
-        else:
-            yield shlex.join(["tiersnap", "mend", *log_dirs, *words])
+    if compared.location.state is LocationState.CONTRADICTED:
         return
-    (remote,) = given["remote"][1:]
-    yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])
+    if compared.missing.elsewhere is not None:
+        yield mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)
+        return
+    whole = [mandatory(local=local) for local in (False, True)]
+    if all(each.lacking in whole for each in compared.missing.segments):
+        yield replace(mend_from("URI"), note="with the location to which they were uploaded")
+    else:
+        yield MEND

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-import click
 from msgspec import Meta
 
-from tiersnap.jobs.next_command import given_options
 from tiersnap.jobs.remote_view import RemoteView
-from tiersnap.jobs.sentences import REMOTE
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs
 from tiersnap.remote_storage.cluster.standing_offsets import StandingOffset
 from tiersnap.remote_storage.publish.left_paused import PausedTopic, PauseState
 from tiersnap.remote_storage.retire.attempts_of_brokers import AttemptLeftovers
 from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.next_step import NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.copied_topics import CopiedTopics
     from tiersnap.remote_storage.cluster.stuck import StuckPartition
     from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+    from tiersnap.snapshot.gate.commands import Step
     from tiersnap.snapshot.log.log_dir import Partition
     from tiersnap.snapshot.log.selection import NamedLogDir
 
@@ -85,29 +83,31 @@ class CopyFindings:
         if self.standing:
             yield OtherProblem.STANDING_LSO
 
-    def steps(self, cluster: Cluster | None, log_dirs: Sequence[str], view: RemoteView) -> Iterator[str]:
-        """Yield what to type, a command or a sentence per line."""
-        if cluster is None:
-            return
-        words = _server_words(cluster)
-        places = list(log_dirs) or ["LOGDIR"]
-        is_restorable = any(each.is_left and each.state is not PauseState.NOTHING_SAVED for each in self.paused)
-        if self.failing or is_restorable:
-            yield shlex.join(["tiersnap", "unblock", *places, *words, "--remote", *_place_words(view), "--apply"])
-        yield from dict.fromkeys(each.hint for each in self.paused if each.hint)
-        yield from dict.fromkeys(line for each in self.lost_epochs for line in each.cure(places))
+    def steps(self) -> Iterator[NextStep]:
+        """Yield the next steps."""
+        from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS, steps_of
+
+        if self.failing:
+            yield from steps_of(OtherProblem.STUCK_COPY)
+        elif any(each.is_left and each.state is not PauseState.NOTHING_SAVED for each in self.paused):
+            yield from steps_of(OtherProblem.LEFT_PAUSED)
+        yield from map(NextStep, dict.fromkeys(each.hint for each in self.paused if each.hint))
+        yield from dict.fromkeys(step for each in self.lost_epochs for step in each.cure())
         if self.standing:
-            yield shlex.join(["tiersnap", "transactions", "find-hanging", *places, "--all"])
+            yield from steps_of(OtherProblem.STANDING_LSO)
         if self.leftovers:
-            place = _place_words(replace(view, layout="aiven"))  # it reads all layouts
-            yield shlex.join(["tiersnap", "maintain", "remove-orphans", *words, "--remote", *place])
+            yield REMOVE_ORPHANS
 
 
-def steps_once(steps: Iterable[str], of_host: Iterable[str]) -> list[str]:
-    """Return the steps and those of the host; `unblock` for the same log directories once."""
-    first = list(steps)
-    has_unblock = any(each.startswith("tiersnap unblock ") for each in first)
-    return [*first, *(each for each in of_host if not (has_unblock and each.startswith("tiersnap unblock ")))]
+def steps_once(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps without repeated commands."""
+    commands: set[str] = set()
+    once = []
+    for each in steps:
+        if each.command not in commands:
+            once.append(each)
+        commands |= {each.command} if each.command else set()
+    return once
 
 
 def check_copies(
@@ -171,12 +171,3 @@ def _rows(
         size = sum(at.log.size for at in closed)
         row = (each.leader, each.next_offset, each.attempts, each.has_not_looked, size)
         yield FailingCopyTask(str(each.partition), *row)
-
-
-def _server_words(cluster: Cluster) -> list[str]:
-    given = given_options(click.get_current_context())
-    return ["--bootstrap-server", cluster.bootstrap_server, *given.get("command-config", ())]
-
-
-def _place_words(view: RemoteView) -> list[str]:
-    return view.words if view.remote is not None else [REMOTE]

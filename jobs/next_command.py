@@ -14,28 +14,32 @@ from tiersnap.jobs.escaped_text import masked
 from tiersnap.jobs.settings import NOT_SETTINGS, long_options
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.situation.situation import Situation
     from tiersnap.snapshot.gate.commands import Place
+    from tiersnap.snapshot.gate.next_step import Hole
 
 NAMED = (
-    *("run", "tier", "repair", "verify", "publish", "doctor", "simulate"),
+    *("run", "tier", "repair", "verify", "publish", "unblock", "mend", "simulate", "doctor", "scan"),
     *("transactions find-hanging", "maintain remove-orphans"),
 )
+_LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
+_CLUSTER = ("bootstrap-server", "command-config")
 # Filled in where a command is shown, said each time, or of this one run's own output.
 _NOT_KEPT = {
-    *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"),
+    *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage"),
 }
-UNKNOWN_REMOTE = "s3://bucket/prefix"
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
     """By command the words of those options of `ctx` that it has as well; secrets are masked.
 
-    What a file of settings says is said by it again, so only the command line and the environment count.
+    A file of settings is read again by the next command. So only the command line and the environment count, except for
+    the options by which the remote location is reached.
     """
     names = _names(ctx.command) - _NOT_KEPT
-    given = {option: words for option, words in given_options(ctx).items() if option in names}
+    given = {option: words for option, words in given_options(ctx, of_file=_LOCATION).items() if option in names}
     root = ctx.find_root()
     found: dict[str, tuple[str, ...]] = {}
     for name in NAMED if isinstance(root.command, click.Group) else ():
@@ -53,8 +57,12 @@ def _names(command: click.Command) -> set[str]:
     return long_options(command).keys() - (NOT_SETTINGS - {"replace", "now"})
 
 
-def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`."""
+def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
+    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`.
+
+    Args:
+        of_file: options that count also if the file of settings gave them.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for param in ctx.command.params:
         names = [name for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
@@ -62,7 +70,8 @@ def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
         value = ctx.params.get(str(param.name))
         if not isinstance(param, click.Option) or not option or value is None:
             continue
-        if ctx.get_parameter_source(str(param.name)) in _NOT_GIVEN:
+        source = ctx.get_parameter_source(str(param.name))
+        if source in _NOT_GIVEN and not (source is ParameterSource.DEFAULT_MAP and option in of_file):
             continue
         if isinstance(value, bool):
             found[option] = (names[0],) if value else tuple(param.secondary_opts)
@@ -103,22 +112,53 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
             yield from map(str, value if isinstance(value, tuple) else (value,))
 
 
-def host_place(log_dirs: Sequence[str], remote: str) -> Place:
-    """Return the place of the next steps of a command that tiers from this host itself; `remote` is as it was given."""
-    return _place_of_host(log_dirs, shlex.split(again(without={"apply"}))[1:], remote)
+def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
+    """Return the place of the next steps of a command that tiers from this host itself."""
+    return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
 
 
-def host_place_of_scan(log_dirs: Sequence[str], remote: str | None = None) -> Place:
-    """Return the place of the next steps of a command that tiers nothing: they name `tier` with its own options."""
-    options = kept_options(click.get_current_context()).get("tier", ())
-    return _place_of_host(log_dirs, ["tier", *log_dirs, *options, "--remote", remote or UNKNOWN_REMOTE], remote or "")
+def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
+    """Return the place of the next steps of the running command, with the facts that the running broker told.
+
+    Args:
+        tier: see `command_place`.
+    """
+    from tiersnap.remote_storage.publish.storage_manager import client_words
+
+    view, broker, named = situation.remote.value, situation.broker.value, situation.broker_location
+    location = view.words if view is not None else [] if named is None else named.words
+    server = () if broker is None else client_words(broker.values)
+    return command_place(log_dirs, location=location, cluster=server, tier=tier)
 
 
-def _place_of_host(log_dirs: Sequence[str], tier: Sequence[str], remote: str) -> Place:
+def command_place(
+    log_dirs: Sequence[str] = (),
+    *,
+    location: Sequence[str] | None = None,
+    cluster: Sequence[str] = (),
+    tier: Sequence[str | Hole] = (),
+) -> Place:
+    """Return the place of the next steps of the running command.
+
+    Args:
+        location: URI and options of the remote location, if it is not the one that the command was given; see
+            RemoteView.words.
+        cluster: options of a cluster that the command was not given.
+        tier: the command that tiers. [default: `tier` of the log directories]
+    """
     from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.next_step import Hole
 
     ctx = click.get_current_context()
-    server = given_options(ctx).get("bootstrap-server", ())[1:]
-    values = {Hole.LOG_DIRS: log_dirs, Hole.REMOTE: (remote or UNKNOWN_REMOTE,), Hole.SERVER: server}
-    return Place(tier, values, kept_options(ctx))
+    given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})
+    if location is None:
+        location = [word for name in _LOCATION for word in given.get(name, ())][1:] if "remote" in given else []
+    server = tuple(word for name in _CLUSTER for word in given.get(name, ())) or tuple(cluster)
+    values = {
+        Hole.LOG_DIRS: tuple(log_dirs),
+        Hole.SOURCES: tuple(word for each in log_dirs for word in ("--source", each)),
+        Hole.REMOTE: tuple(map(masked, location)),
+        Hole.CLUSTER: server,
+        Hole.SERVER: server[1:2],
+    }
+    return Place(tier or ("tier", Hole.LOG_DIRS, "--remote", Hole.REMOTE), values, kept_options(ctx))

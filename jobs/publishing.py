@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -53,7 +54,8 @@ class PublishRequest:
         try:
             place = self.proof.prover(situation, store, talk, apply=apply)
         except MetadataTopicAbsentError as absent:
-            talk(f"nothing is published: {absent.message}: {absent.hint}")
+            talk(f"nothing is published: {absent.message}")
+            talk(f"  {absent.hint}")
             return None
         made = TellBrokers(place, place.location(situation.layout), situation.log_dirs.value or (), selection, expiry)
         made.refuse_contradiction()
@@ -69,17 +71,17 @@ publishing_options = opt.as_one(
 )
 
 
-def tell_published(output: Output, done: Published, *, apply: bool) -> None:
+def tell_published(output: Output, done: Published, place: Place, *, apply: bool) -> None:
     """Say what was published, why the rest was not, and what comes next."""
     tell_place(output, done.proof)
-    output.talk(*_lines(done, apply=apply))
+    output.talk(*_lines(done, place, apply=apply))
 
 
-def _lines(done: Published, *, apply: bool) -> Iterator[str]:
+def _lines(done: Published, place: Place, *, apply: bool) -> Iterator[str]:
     count, topics = len(done.told), {plan.partition.topic for plan in done.plans if plan.is_open}
     if count and apply:
         yield f"published {count_of(count, 'segment')}: brokers read them, and local retention deletes their files"
     elif count:
         paused = f"copying of {count_of(len(topics), 'topic')} is paused for about three seconds each"
         yield f"--apply also publishes {count_of(count, 'uploaded segment')}; {paused}"
-    yield from next_steps_of(done)
+    yield from next_steps_of(done, place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs import options as opt
-from tiersnap.jobs.next_command import again
+from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.option_types import DURATION, LocalPath, Parsed, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.log.selection import Selection
     from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 
@@ -158,10 +158,12 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
     return [VerifiedPartition(f"{topic}-{number}", of, each.sentence) for (topic, of, number), each in found]
 
 
-def verified_lines(found: Sequence[VerifiedPartition], remote: str) -> list[str]:
-    """Return them for people, or the command that verifies what is there."""
+def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
+    """Return them for people, or the command that verifies the remote segments."""
+    from tiersnap.snapshot.gate.steps import VERIFY_AS_LINES
+
     return [f"{each.partition}: {each.sentence}" for each in found] or [
-        f"not yet: tiersnap verify --remote {remote} --output jsonl > FILE",
+        f"not yet: {place.text(VERIFY_AS_LINES)} > FILE",
         "--remote-checks FILE shows its result here",
     ]
 
@@ -290,14 +292,11 @@ def _known(file: Path | None) -> Known:
     return known
 
 
-def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, view: RemoteView, *, has_local_log: bool) -> None:
+def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, *, has_local_log: bool) -> None:
     """Report how much is sound, and the next step."""
     output.talk(tally.sentence(depth))
     if tally.verdicts[RemoteVerdict.SUSPECT] and not has_local_log:
-        at = shlex.join(view.words)
-        output.talk(
-            f"next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR --remote {at} --depth full"
-        )
+        output.talk(f"next for SUSPECT: {command_place().clears(RemoteVerdict.SUSPECT)}")
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
         output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.remote_storage.stores.location_words import location_words
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
@@ -29,12 +30,7 @@ class RemoteView:
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached, for a command line."""
-        found = [self.remote or ""]
-        found += [] if self.layout == "aiven" else ["--layout", self.layout]  # the default
-        found += [] if self.s3.endpoint_url is None else ["--endpoint-url", self.s3.endpoint_url]
-        found += [] if self.s3.region is None else ["--region", self.s3.region]
-        found += ["--path-style"] if self.s3.path_style else []
-        return [*found, "--checksums", self.s3.checksums.value] if self.s3.checksums is not Checksums.AWS else found
+        return location_words(self.remote or "", self.layout, self.s3)
 
     def inventory(self, expiry: BrokerExpiry, records: Records | None = None) -> Inventory | None:
         """Return the remote inventory of partitions: with --remote of the store, which is asked for something first.

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tiersnap.jobs.next_command import again, host_place_of_scan
+from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
@@ -55,7 +56,6 @@ class MissingRemoteSegment:
         return cls(*name, of.start_offset, of.end_offset + 1, of.segment_size, missing.is_ours, missing.lacking)
 
 
-REMOTE = "s3://bucket/prefix"
 NOTHING_TO_TIER = "nothing to do: no segment can be tiered now"
 _MOST_FAILURES = 20
 
@@ -81,15 +81,17 @@ def tell_old_versions(output: Output, store: ObjectStore) -> None:
         output.talk(said)
 
 
-def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], remote: str) -> None:
-    """Say which replicas must not lead yet, and the cure; nothing where there is none."""
+def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: Place) -> None:
+    """Print the replicas that must not lead yet, and the step that restores their producers; nothing without any."""
     for each in replicas:
         lead = "" if each.lead is None else f"; until it is cured {each.lead} should lead"
         name = f"{each.topic}-{each.partition} in {each.log_dir}"
         output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
     if replicas:
-        cure = f"tiersnap repair LOGDIR --remote {shlex.quote(remote)} --replace --apply"
-        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {cure}")
+        from tiersnap.snapshot.gate.exit_code import OtherProblem
+
+        step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+        output.warn(f"next for forgotten producers: on the host of each, its broker stopped: {step}")
 
 
 def tell_mended(output: Output, count: int) -> None:
@@ -117,9 +119,9 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
     """Say of how many partitions only what brokers know is told, not what is right; nothing where there is none."""
     if partitions:
-        from tiersnap.snapshot.gate.next_step import VERIFY_REMOTE
+        from tiersnap.snapshot.gate.steps import VERIFY_REMOTE
 
-        place = host_place_of_scan(log_dirs)
+        place = command_place(log_dirs)
         output.talk(
             f"not compared: {count_of(partitions, 'partition')}: what came before the files is in remote storage"
             f"; next: {place.text(VERIFY_REMOTE)}"
@@ -192,7 +194,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
 def with_remote() -> str:
     """Return the command that is running, with a place of remote storage to be filled in."""
-    return again("--remote", REMOTE)
+    return again("--remote", Hole.REMOTE.placeholder)
 
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,18 +21,18 @@ from tiersnap.jobs.doctor_cluster import (
     ToldCopies,
     as_records,
     compare_records,
-    free_hung,
     hung_after_option,
     lines_of,
-    next_step,
     problems_of_cluster,
     records_here,
+    steps_of_cluster,
     told_copies,
 )
 from tiersnap.jobs.doctor_copies import CopyFindings, check_copies, steps_once
 from tiersnap.jobs.doctor_location import JudgedLocation, judge_location
 from tiersnap.jobs.doctor_log_dir import ExaminedLogDir
 from tiersnap.jobs.escaped_text import shown
+from tiersnap.jobs.next_command import situation_place
 from tiersnap.jobs.option_types import clock, once
 from tiersnap.jobs.options import LogStarts, broker_expiry_options, log_start_option
 from tiersnap.jobs.output import Format, Output, and_more, terminal_width
@@ -42,7 +41,7 @@ from tiersnap.jobs.remote_checks import VerifiedPartition, remote_checks_option,
 from tiersnap.jobs.remote_view import RemoteView
 from tiersnap.jobs.sentences import of_unlocated, tell_failures
 from tiersnap.jobs.situation.options import situation_options
-from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Situation
+from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.table import folded
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.stores.probe import ProbeAnswer
@@ -50,6 +49,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.gate.commands import Place, Step
     from tiersnap.snapshot.host.summary import Examined, Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -158,20 +158,22 @@ def doctor(
     is_named = view.remote is not None and situation.remote.source == COMMAND_LINE
     answers = list(probe_store(open_existing_store(view.remote or "", view.s3))) if is_named else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared) if log_dirs else Host(())
-    host = _with_broker(host, broker)
-    mending = [*_of_cluster(host, compared, copies), *copying.steps(cluster, log_dirs, view)]
+    known = Known(view if view.remote is not None else None, situation.remote.source)
+    place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
+    of_cluster = [*steps_of_cluster(place, compared, copies), *map(place.render, copying.steps())]
+    advice = _advice(host, place, of_cluster)
     errors = (*unanswered, *host.errors)
     if output.format is Format.TABLE:
-        width, sections = terminal_width(), _sections(host, answers, compared, copies, location, copying, mending)
+        width, sections = terminal_width(), _sections(host, answers, compared, copies, location, copying, advice)
         sections = {"facts": list(situation.lines()), **sections}
         if view.remote is not None:
-            sections["verified"] = verified_lines(verified, view.remote)
+            sections["verified"] = verified_lines(verified, place)
         for name, lines in sections.items():
             for number, line in enumerate(lines):
                 click.echo("\n".join(folded(shown(line), width, f"{'' if number else name:<9}", " " * 9)))
         tell_failures(output, errors)
     else:
-        found = _result(host, answers, compared, copies, verified, location, copying, mending)
+        found = _result(host, answers, compared, copies, verified, location, copying, advice)
         output.document(found, errors=errors)
     shown_by_cluster = problems_of_cluster(compared, copies, location)
     away = () if is_elsewhere else unanswered  # a contradiction ends each command with 4, whoever else is away
@@ -201,19 +203,23 @@ def _look(
     found = Host.of(opened, partitions, inventory, now=broker_expiry.now)
     if inventory is None or view.remote is None:
         return found
-    return replace(found, remote=shlex.join(view.words), errors=tuple(inventory.errors))
+    return replace(found, asked_remote=True, errors=tuple(inventory.errors))
 
 
-def _with_broker(host: Host, situation: Situation) -> Host:
-    """Return the host with the options that name its running broker and the location that it reads, for a shell."""
-    from tiersnap.remote_storage.publish.storage_manager import client_words
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    """The next steps, and the commands that show that they are done, a line each."""
 
-    broker, location = situation.broker.value, situation.broker_location
-    return replace(
-        host,
-        broker_remote="" if location is None else shlex.join(location.words),
-        broker_server="" if broker is None else shlex.join(client_words(broker.values)),
-    )
+    next: list[str]
+    check: list[str]
+
+
+def _advice(host: Host, place: Place, of_cluster: Iterable[Step]) -> _Advice:
+    from tiersnap.snapshot.host.next_steps import checks, next_steps
+
+    has_host = bool(host.log_dirs)
+    steps = steps_once([*of_cluster, *(next_steps(host, place) if has_host else ())])
+    return _Advice([each.line for each in steps], [each.line for each in checks(host, place)] if has_host else [])
 
 
 def _result(
@@ -224,12 +230,11 @@ def _result(
     verified: list[VerifiedPartition],
     location: JudgedLocation | None,
     copying: CopyFindings,
-    mending: Sequence[str],
+    advice: _Advice,
 ) -> DoctorResult:
-    has_host = bool(host.log_dirs)
     return DoctorResult(
         log_dirs=[ExaminedLogDir.of(host, each) for each in host.log_dirs],
-        version=host.version() if has_host else "",
+        version=host.version() if host.log_dirs else "",
         location=location,
         remote=list(answers),
         records=None if compared is None else as_records(compared),
@@ -239,16 +244,9 @@ def _result(
         twice=list(copies.twice),
         copying=copying,
         forgotten=[ForgottenProducers.of(*each) for each in host.forgotten],
-        next=steps_once(mending, host.next_steps() if has_host else ()),
-        check=list(host.checks()) if has_host else [],
+        next=advice.next,
+        check=advice.check,
     )
-
-
-def _of_cluster(host: Host, compared: Compared | None, copies: ToldCopies) -> Iterator[str]:
-    """Yield what to type about the cluster."""
-    log_dirs = [each.uri for each in host.log_dirs]
-    yield from () if compared is None else next_step(compared, log_dirs)
-    yield from free_hung(copies, log_dirs, host.remote or host.broker_remote)
 
 
 def _sections(
@@ -258,7 +256,7 @@ def _sections(
     copies: ToldCopies,
     location: JudgedLocation | None,
     copying: CopyFindings,
-    mending: Sequence[str],
+    advice: _Advice,
 ) -> dict[str, list[str]]:
     """Return lines by what they are about, in the order of the screen."""
     of_remote = {"location": list(location.lines())} if location is not None else {}
@@ -268,7 +266,7 @@ def _sections(
     of_remote |= {"copies": told} if told else {}
     if not host.log_dirs:
         blocked = {"blocked": blocking} if blocking else {}
-        return blocked | of_remote | ({"next": list(mending)} if mending else {})
+        return blocked | of_remote | ({"next": advice.next} if advice.next else {})
     return {
         "broker": list(_broker(host)),
         "version": [host.version()],
@@ -278,8 +276,8 @@ def _sections(
         **({"tiered": list(host.in_remote_lines())} if host.in_remote else {}),
         **of_remote,
         **({"replicas": list(_forgotten(host))} if host.forgotten else {}),
-        "next": steps_once(mending, host.next_steps()),
-        "check": list(host.checks()),
+        "next": advice.next,
+        "check": advice.check,
     }
 
 
@@ -315,7 +313,7 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
         yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
     if host.lost_indexes:
         yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
-    yield from of_unlocated(host.unlocated, remote=not host.remote)
+    yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
     waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
     if waiting:
         yield f"{human_bytes(waiting)} wait for that"
@@ -325,7 +323,7 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
-        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
         yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
     if not (has_others or waiting or findings or host.missing or host.lost_indexes or host.unlocated or unpublished):

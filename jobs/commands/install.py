@@ -11,32 +11,35 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
+from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
+from tiersnap.snapshot.gate.commands import Place
+from tiersnap.snapshot.gate.steps import REPAIR, VERIFY_REMOTE
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.install import Installation
 
 _SENTENCES = {
-    "NOT_COMPARED": "are there and not compared: tiersnap verify LOGDIR --remote s3://bucket/prefix",
+    "NOT_COMPARED": "are there and not compared",
     "NEEDS_REPLACE": "are there and not to be trusted: give --replace to replace them",
     "ABOVE_NEWEST": "lie above the newest snapshot that the broker can load, and the highest of them "
     "would become its live state: give --above-newest to write them",
     "UNVERIFIED": "are there and could not be read: run it as the user that runs the broker",
-    "NOT_STORED": "are wanted and were not stored by any run: tiersnap repair makes them from the log",
-    "NOT_VOUCHED": "are of a run that did not finish: run it again, or make them here with tiersnap repair",
-    "CORRUPT": "are damaged in remote storage: tiersnap repair makes them from the log",
+    "NOT_STORED": "are wanted and were not stored by any run",
+    "NOT_VOUCHED": "are of a run that did not finish: run it again, or make them here",
+    "CORRUPT": "are damaged in remote storage",
     "DISAGREES": "contradict the log here and are not installed: they are of another log, or damaged "
-    "before they were stored; tiersnap repair makes them from the log",
+    "before they were stored",
     "STRAY": "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
     "NEVER_TIERED": "are of compacted or internal topics, which no broker tiers",
     "NOT_ALIGNED": "are stored for offsets at which no segment begins here",
     "NOT_REACHED": "are stored, and the log here is damaged below them",
 }
+_STEPS = {"NOT_COMPARED": VERIFY_REMOTE, **dict.fromkeys(("NOT_STORED", "NOT_VOUCHED", "CORRUPT", "DISAGREES"), REPAIR)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ def install(
     with locked(job.path) if apply else nullcontext():
         output.rows(InstalledSnapshot, _rows(job, apply=apply), findings=job.findings, errors=job.errors)
     tell_failures(output, job.errors)
-    output.talk(*_lines(job, apply=apply))
+    output.talk(*_lines(job, command_place([logdir]), apply=apply))
     output.warn(*job.undone, *job.other_ids)
     return exit_code_of(job.problems())
 
@@ -116,8 +119,8 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
                 yield InstalledSnapshot(partition.name, each)
 
 
-def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
-
+def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
+    """Yield the counts, and the next step of each outcome that is not as it should be."""
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if apply:
@@ -129,4 +132,5 @@ def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
     for outcome, sentence in _SENTENCES.items():
         if outcomes[InstallOutcome(outcome)]:
-            yield f"{outcomes[InstallOutcome(outcome)]} {sentence}"
+            step = f": {place.text(_STEPS[outcome])}" if outcome in _STEPS else ""
+            yield f"{outcomes[InstallOutcome(outcome)]} {sentence}{step}"

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.publish import ProofRequest, proof_options
+from tiersnap.jobs.next_command import again
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -206,5 +207,5 @@ def _told(output: Output, mended: Mended, *, apply: bool) -> int:
     tell_failures(output, errors)
     if done and not apply:
         tell_unknown_encryption(output, len(unknown))
-        output.talk("nothing was put back: give --apply")
+        output.talk(f"nothing was put back; next: {again('--apply')}")
     return exit_code_of(errors)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
+from tiersnap.jobs.next_command import again, situation_place
 from tiersnap.jobs.option_types import once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.publish.publish import Published
     from tiersnap.remote_storage.publish.publish_plan import PublishPlan
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.gate.commands import Place
 
 
 Talk = Callable[[str], None]
@@ -149,9 +150,11 @@ def publish(
     from tiersnap.remote_storage.inventory.finished import finished_segments
     from tiersnap.remote_storage.publish.publish import Publish
     from tiersnap.snapshot.gate.exit_code import exit_code_of
+    from tiersnap.snapshot.gate.steps import TIER_HERE
     from tiersnap.snapshot.log.selection import Selection, matches_topic
 
     view, log_dirs = situation.remote.require("remote location"), situation.log_dirs.value or ()
+    place = situation_place(log_dirs, situation)
     store = view.open_store(writes=apply)
     situation.refuse_contradiction(store)
     prover = proof.prover(situation, store, output.talk, apply=apply)
@@ -161,7 +164,7 @@ def publish(
         layout = location.layout.name
         raise SourceNotFoundError(
             f"{view.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
-            hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
+            hint=f"{place.text(TIER_HERE)} makes them; --layout names the layout of those that exist",
         )
     local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
     prove = partial(prover.prove, location)
@@ -177,7 +180,7 @@ def publish(
     )
     tell_place(output, done.proof)
     output.warn(*refusals_of(done))
-    output.talk(*_says(done, apply=apply))
+    output.talk(*_says(done, place, apply=apply))
     return exit_code_of(done.problems())
 
 
@@ -215,20 +218,23 @@ def refusals_of(done: Published) -> Iterator[str]:
             yield f"  {error.hint}"
 
 
-def next_steps_of(done: Published) -> Iterator[str]:
+def next_steps_of(done: Published, place: Place) -> Iterator[str]:
     """Yield what comes next where copying is still disabled, or fails behind what was published."""
     from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
+    from tiersnap.snapshot.gate.exit_code import OtherProblem
+    from tiersnap.snapshot.gate.kafka_tools import set_topic_config
 
     for topic in done.still_off:
         yield f"{topic}: somebody has disabled copying, so it is still disabled; next:"
-        yield f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false"
+        yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
+    unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
     for partition in done.stuck_ahead:
-        yield f"{partition}: copying goes on behind what was published, and fails there; next: tiersnap unblock"
+        yield f"{partition}: copying goes on behind what was published, and fails there; next: {unblock}"
 
 
-def _says(done: Published, *, apply: bool) -> Iterator[str]:
+def _says(done: Published, place: Place, *, apply: bool) -> Iterator[str]:
     if not any(plan.is_open for plan in done.plans):
         yield "nothing else to publish" if done.errors else "nothing to publish"
     elif not apply:
         yield f"nothing was published; next: {again('--apply')}"
-    yield from next_steps_of(done)
+    yield from next_steps_of(done, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
+from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -181,7 +180,8 @@ def repair(
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
-    names = shlex.join(each.uri for each in repair.log_dirs)
+    from tiersnap.snapshot.gate.steps import DOCTOR
+
     count, files = (
         each[RepairAction.WRITE] + each[RepairAction.REPLACE] for each in (repair.actions, repair.file_actions)
     )
@@ -189,7 +189,8 @@ def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
     if files:
         yield f"{count_of(files, 'other file')} {'in place' if writes else 'to write; nothing was written'}"
     if (count or files) and writes and in_place and not repair.undone and not repair.errors:
-        yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
+        doctor = command_place([each.uri for each in repair.log_dirs]).text(DOCTOR)
+        yield f"next: start the broker; the same on the hosts of the other replicas, then {doctor}"
     elif (count or files) and not writes and not repair.undone:
         yield f"next: stop the broker, then {again('--apply')}"
     yield from _unwritten(repair, in_place=in_place)

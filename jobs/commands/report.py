@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from tiersnap.jobs.options import broker_expiry_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople, tell_forgetful
 from tiersnap.snapshot.gate.commands import text
+from tiersnap.snapshot.gate.steps import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
@@ -206,11 +206,12 @@ def report(
         output.rows(SegmentVerdict, _segments(rows, info), columns=SEGMENT_COLUMNS, summary=members)
     else:
         _show_topics(output, summary, members, by_partition=grain == "partition")
-    tell_forgetful(output, forgetful, info.remote or "REMOTE")
+    place = place_of(info)
+    tell_forgetful(output, forgetful, place)
     if left:
         output.talk(
-            f"{count_of(len(left), 'copy was', 'copies were')} never finished, or hold what others hold; what no "
-            f"cluster knows goes with {_remove_orphans(info)}"
+            f"{count_of(len(left), 'remote segment is', 'remote segments are')} incomplete or redundant. Remove those "
+            f"that no cluster references: {place.text(REMOVE_ORPHANS)}"
         )
     if folder is not None:
         summary = dataclasses.replace(with_remote_checks(summary, remote_checks(warehouse)), forgetful=forgetful)
@@ -237,12 +238,3 @@ def _segments(rows: pa.Table, info: RunInfo) -> Iterator[SegmentVerdict]:
     run = info.without_secrets()
     for segment in VERDICTS.read(by_offset.to_batches(_BATCH_ROWS)):
         yield shown_segment(segment, run)
-
-
-def _remove_orphans(info: RunInfo) -> str:
-    """Return the command, as far as it is known."""
-    kept = info.options.get("maintain remove-orphans", ())
-    place = shlex.quote(info.remote) if info.remote else "REMOTE"
-    server = "" if "--bootstrap-server" in kept else "--bootstrap-server HOST:PORT"
-    words = ["tiersnap maintain remove-orphans --remote", place, shlex.join(kept), server]
-    return " ".join(word for word in words if word)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import again
+from tiersnap.jobs.next_command import again, command_place
 from tiersnap.jobs.option_types import LocalPath, once
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
@@ -340,13 +340,16 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
 
 def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
     """Tell what pins the last stable offset, and how that ends."""
+    from tiersnap.snapshot.gate.kafka_tools import abort_transaction
+
     topic, _, partition = name.rpartition("-")
+    place = command_place()
     for each in opened[:_MOST_NAMED]:
         output.warn(
             f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
             f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when its "
-            "transactional producer ends its next transaction here, or by kafka-transactions abort --topic "
-            f"{topic} --partition {partition} --start-offset {each.first_offset}"
+            "transactional producer ends its next transaction here, or by "
+            + place.text(abort_transaction(topic, int(partition), "--start-offset", str(each.first_offset)))
         )
     if len(opened) > _MOST_NAMED:
         output.warn(f"{name}: and {count_of(len(opened) - _MOST_NAMED, 'open transaction')} more: see --output json")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
     from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.snapshot.gate.commands import Place
 
 _WORDS = "tiersnap.words"
 
@@ -286,7 +287,9 @@ def _teller(
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Emit what a run found and did."""
     from tiersnap.snapshot.gate.commands import next_steps
+    from tiersnap.snapshot.gate.steps import TIER_HERE
     from tiersnap.snapshot.replay.window_start import UNSEEN
+    from tiersnap.snapshot.report.next_step import judged_place
 
     done, verdicts = outcome.counts, outcome.verdicts
     summary = RunSummary(
@@ -303,22 +306,23 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     )
     rows = [VerdictCount(verdict, verdicts[verdict]) for verdict in Verdict if verdicts.get(verdict)]
     output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
-    _tell_troubles(output, outcome, settings.remote)
-    tell_published(output, outcome.published, apply=settings.apply)
+    place = judged_place(settings.sources, settings.remote, settings.warehouse, settings.options)
+    _tell_troubles(output, outcome, place)
+    tell_published(output, outcome.published, place, apply=settings.apply)
     tell_mended(output, done.snapshots_mended)
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
         output.talk(*(f"--scan window does not see {unseen}" for unseen in UNSEEN), "--scan exact sees all of it")
-    output.warn(*next_steps(verdicts))
-    for place, count in outcome.ready_elsewhere.items():
+    output.warn(*next_steps(verdicts, place.clears))
+    for log_dir, count in outcome.ready_elsewhere.items():
         output.talk(
-            f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "
-            f"the bytes lie in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
+            f"READY and not tiered by this run: {count_of(count, 'segment')}; only decodes were collected. On the host "
+            f"of {log_dir}: {place.text(TIER_HERE)}"
         )
     if not settings.apply:
         tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
         may_write = may_be_tiered(verdicts, settings.replay) or outcome.has_leftovers or outcome.error_count
-        what = "nothing was written to remote storage: give --apply"
+        what = f"nothing was written to remote storage; next: {place.clears(Verdict.READY)}"
         output.talk(what if may_write else NOTHING_TO_TIER)
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
@@ -326,20 +330,12 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
         what = "no object was written and no Delta version committed"
         is_done = is_fine and not verdicts.get(Verdict.UPLOADED)
         output.talk(f"nothing to do: {what}" if is_done else what)
-    tell_in_remote(output, verdicts, lambda verdict: _step(verdict, outcome))
+    tell_in_remote(output, verdicts, place.clears)
 
 
-def _step(verdict: Verdict, outcome: RunOutcome) -> str:
-    """Return the next step of a verdict with the options that the run was given."""
-    from tiersnap.snapshot.gate.commands import NEXT_STEP
-    from tiersnap.snapshot.report.next_step import place_of
-
-    return NEXT_STEP[verdict] if outcome.info is None else place_of(outcome.info).clears(verdict)
-
-
-def _tell_troubles(output: Output, outcome: RunOutcome, remote: str) -> None:
-    """Say what failed, which replicas must not lead, and how much more is damaged than was said."""
-    tell_forgetful(output, outcome.forgetful, remote)
+def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:
+    """Print the failures, the replicas that must not lead, and the number of findings that were not shown."""
+    tell_forgetful(output, outcome.forgetful, place)
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):

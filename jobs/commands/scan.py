@@ -12,7 +12,7 @@ import click
 
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.next_command import host_place_of_scan
+from tiersnap.jobs.next_command import command_place
 from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
@@ -38,6 +38,7 @@ _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
     *("INDEX_DAMAGED", "ABOVE_LSO"),
 )
+_WRONG = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
 _BROKERS_COPY = (
     "a broker with tiered storage copies them at its next turn, or since Kafka 4.4 after remote.copy.lag.ms or .bytes"
 )
@@ -158,7 +159,7 @@ def scan(
     errors.extend(unanswered)
     totals = ScanTotals(findings, errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
-    place = host_place_of_scan(log_dirs, view.remote)
+    place = command_place(log_dirs)
     progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
@@ -256,49 +257,17 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
 
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
-    """Yield the next command for each cause."""
-    from tiersnap.snapshot.gate.next_step import REPAIR, REPAIR_REMOTE, TIER, VERIFY_REMOTE
-    from tiersnap.snapshot.log.findings import NOT_READ
-    from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
+    """Yield the next step of each cause."""
+    from tiersnap.snapshot.gate.steps import TIER, VERIFY_REMOTE
 
-    repair = place.text(REPAIR)
-    paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
-    damaged = next(paths, "FILE")
-    has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
-    for verdict in map(Verdict, _CAUSES):
-        if verdict is Verdict.ABOVE_LSO and has_no_watermarks:
-            yield f"next for {verdict}: start the broker, which writes {HIGH_WATERMARKS} anew, and look again"
-        elif totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
-            yield f"next for {verdict}: {place.beside(damaged).clears(verdict)}"
-    is_missing = totals.wanted[SnapshotVerdict.MISSING]
-    is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
-    if totals.lost_indexes:
-        yield (
-            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
-            "the broker makes it again, and deletes the later snapshots of the partition as it does"
-            + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
-        )
-    if totals.lost_below_log_start:
-        has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
-        yield (
-            f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
-            f"all later snapshots of the partition; {repair} names the files to move away before"
-        )
+    yield from _of_problems(totals, place)
+    yield from _of_lost_indexes(totals, place)
     yield from of_unlocated(totals.unlocated, remote=not has_remote)
     if totals.unlocated and not has_remote:
         yield f"next for UNKNOWN_LOG_START: {place.text(VERIFY_REMOTE)}"
     if count := totals.not_compared:
         yield of_not_compared(count, place.text(VERIFY_REMOTE))
-    with_remote = place.text(REPAIR_REMOTE)
-    asked = with_remote if totals.continued else repair
-    yield from totals.forgotten
-    if totals.forgotten:
-        cure = f"{with_remote} --replace --apply"
-        yield f"next for forgotten producers: stop the broker before it leads these partitions: {cure}"
-    elif is_wrong:
-        yield f"next for wrong snapshots: {asked} --replace"
-    elif is_missing:
-        yield f"next for missing snapshots: {asked}"
+    yield from _of_snapshots(totals, place)
     if totals.verdicts[Verdict.READY]:
         brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
         yield f"next for READY: {brokers}: {place.text(TIER)}"
@@ -307,3 +276,58 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
             yield f"next for {verdict}: {place.clears(verdict)}"
     if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
         yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"
+
+
+def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
+    """Yield the next step of each verdict, then of each kind of finding that has another one."""
+    from tiersnap.snapshot.log.findings import NOT_READ, FindingKind
+    from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
+
+    paths = (each.path for each in totals.findings if each.finding_kind not in NOT_READ and each.path.endswith(".log"))
+    damaged = place.beside(next(paths, "FILE"))
+    has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
+    steps: dict[str, str] = {}  # the first problem, by the step that clears it
+    for verdict in map(Verdict, _CAUSES):
+        is_met = totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]
+        waits_for_file = verdict is Verdict.ABOVE_LSO and has_no_watermarks
+        if is_met:
+            cleared = FindingKind.MISSING_CHECKPOINT if waits_for_file else verdict
+            steps.setdefault(damaged.clears(cleared), verdict)
+    in_snapshots = {FindingKind.CORRUPT_SNAPSHOT} if any(totals.wanted[each] for each in _WRONG) else frozenset()
+    for each in totals.findings:
+        if not each.is_gone and each.finding_kind not in in_snapshots:
+            steps.setdefault(place.beside(each.path).clears(each.finding_kind), each.finding_kind)
+    yield from (f"next for {problem}: {step}" for step, problem in steps.items())
+
+
+def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
+    from tiersnap.snapshot.gate.steps import REPAIR
+
+    if totals.lost_indexes:
+        repairs = sum(totals.wanted[each] for each in (SnapshotVerdict.MISSING, *_WRONG))
+        yield (
+            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
+            "the broker makes it again, and deletes the later snapshots of the partition as it does"
+            + ("; start it once, stop it, and then go on" if repairs else "")
+        )
+    if totals.lost_below_log_start:
+        has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
+        yield (
+            f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
+            f"all later snapshots of the partition; {place.text(REPAIR)} names the files to move away before"
+        )
+
+
+def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
+    """Yield the sentences about replicas without producers, and the next step of the worst snapshots."""
+    from tiersnap.snapshot.gate.exit_code import OtherProblem
+    from tiersnap.snapshot.gate.steps import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
+
+    yield from totals.forgotten
+    if totals.forgotten:
+        step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+        yield f"next for forgotten producers: stop the broker before it leads these partitions: {step}"
+    elif any(totals.wanted[each] for each in _WRONG):
+        yield f"next for wrong snapshots: {place.text(REPLACE_REMOTE if totals.continued else REPLACE)}"
+    elif totals.wanted[SnapshotVerdict.MISSING]:
+        yield f"next for missing snapshots: {place.text(REPAIR_REMOTE if totals.continued else REPAIR)}"

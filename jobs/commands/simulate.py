@@ -18,6 +18,7 @@ from tiersnap.jobs.commands.simulate_risk import (
     show_risk_of_host,
     show_risk_of_warehouse,
 )
+from tiersnap.jobs.next_command import command_place
 from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
@@ -25,6 +26,9 @@ from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import FleetWrite, SimulatedProducer, SimulatedWrite, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
+from tiersnap.snapshot.gate.commands import Place
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.steps import STATE_LOG_START
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -228,12 +232,15 @@ def simulate(
         output.talk(*([sentence] if output.format is Format.JSONL else []), *found.said)
         if found.unlocated:
             count = count_of(found.unlocated, "partition is", "partitions are")
-            output.warn(
-                f"{count} left out: log start unknown: tiersnap run --log-start TOPIC-PARTITION=OFFSET states it"
-            )
+            output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
         return exit_code_of([Verdict.UNKNOWN_LOG_START] if found.unlocated else [])
     simulation = asked.of_host(view.beginnings(asked.broker_expiry))
     return _simulate_host(output, with_stated(open_log_dirs(log_dirs), log_starts), selection, simulation)
+
+
+def _run_of(warehouse: str) -> Place:
+    """Return the place of the next steps over a warehouse."""
+    return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
     from tiersnap.remote_storage.upload.tier_job import Tierer
+    from tiersnap.snapshot.gate.commands import Place
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.report.run_info import RunInfo
 
@@ -261,12 +262,13 @@ def tier(
     rows = map(_row, done.partitions)
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
     tell_failures(output, errors)
-    tell_published(output, published, apply=host.apply)
+    place = host_place([each.uri for each in opened], request.situation)
+    tell_published(output, published, place, apply=host.apply)
     tell_mended(output, info.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
     tell_left_to_brokers(output, done.verdicts)
     may_write = done.may_write(host.options)
-    _tell_next(output, done, info, [each.uri for each in opened], may_write=may_write, is_fine=not code)
+    _tell_next(output, done, info, place, may_write=may_write, is_fine=not code)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
@@ -311,14 +313,13 @@ def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report
 
 
 def _tell_next(
-    output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str], *, may_write: bool, is_fine: bool
+    output: Output, done: HostOutcome, info: RunInfo, place: Place, *, may_write: bool, is_fine: bool
 ) -> None:
     from tiersnap.snapshot.gate.commands import next_steps
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     output.warn(*of_unlocated(done.unlocated, remote=False))
-    place = host_place(log_dirs, info.remote)
 
     def step_of(verdict: Verdict) -> str:
         return place.beside(done.file_of(verdict)).clears(verdict)

@@ -13,6 +13,7 @@ from msgspec import Meta
 from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.producers import as_of_option
+from tiersnap.jobs.next_command import command_place
 from tiersnap.jobs.option_types import DURATION
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
@@ -27,6 +28,7 @@ from tiersnap.snapshot.units import count_of, utc
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
+    from tiersnap.snapshot.gate.next_step import NextStep
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
 _MOST_COMMANDS = 10
@@ -216,8 +218,10 @@ def _refuse_selection() -> None:
 
 def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
     """Return an open transaction with the commands that abort it, None if nothing is to be aborted."""
-    from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, terminate_command
+    from tiersnap.snapshot.exactly_once.transactions.hanging import abort_step
+    from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 
+    place = command_place()
     transaction, coordinated, verdict = judged.transaction, judged.coordinated, judged.verdict
     state = None if coordinated is None else coordinated.value
     transactional_id = None if coordinated is None else coordinated.transactional_id
@@ -231,9 +235,9 @@ def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
         transaction_state=None if state is None else state.transaction_state,
         coordinator_producer_epoch=None if state is None else state.producer_epoch,
         is_late=judged.is_late,
-        abort_command=abort_command(transaction) if verdict.is_hanging else None,
-        abort_command_before_3_0=abort_command(transaction, before_3_0=True) if verdict.is_hanging else None,
-        terminate_command=None if terminated is None else terminate_command(terminated),
+        abort_command=place.text(abort_step(transaction)) if verdict.is_hanging else None,
+        abort_command_before_3_0=place.text(abort_step(transaction, before_3_0=True)) if verdict.is_hanging else None,
+        terminate_command=None if terminated is None else place.text(terminate_transaction(terminated)),
     )
 
 
@@ -246,22 +250,24 @@ def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everyt
 
 
 def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
-    from tiersnap.snapshot.exactly_once.transactions.hanging import NEXT_STEP, abort_command, terminate_command
+    from tiersnap.snapshot.exactly_once.transactions.hanging import NEXT_STEP, abort_step
+    from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 
     judged, verdicts = outcome.judged, outcome.verdicts
     yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
     if left_out:
         yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
-    yield from _commands("next", [abort_command(each.transaction) for each in judged if each.verdict.is_hanging])
+    yield from _commands("next", [abort_step(each.transaction) for each in judged if each.verdict.is_hanging])
     for verdict in verdicts:
         if verdict in NEXT_STEP:
             yield f"next for {verdict}: {NEXT_STEP[verdict]}"
     in_two_phases = [each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE]
     ids = sorted({each.transactional_id for each in in_two_phases if each is not None})
-    yield from _commands("to abort over its application's head", [terminate_command(each) for each in ids])
+    yield from _commands("to abort over its application's head", [terminate_transaction(each) for each in ids])
 
 
-def _commands(when: str, commands: Sequence[str]) -> Iterator[str]:
-    yield from (f"{when}: {each}" for each in commands[:_MOST_COMMANDS])
+def _commands(when: str, commands: Sequence[NextStep]) -> Iterator[str]:
+    place = command_place()
+    yield from (f"{when}: {place.text(each)}" for each in commands[:_MOST_COMMANDS])
     if len(commands) > _MOST_COMMANDS:
         yield f"and {len(commands) - _MOST_COMMANDS} more, which --output json shows"

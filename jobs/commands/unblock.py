@@ -122,7 +122,7 @@ def unblock(
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk, hung, watch)
         done = job.run()
     errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
-    next_place = host_place(tuple(log_dirs), request.view.remote or "")
+    next_place = host_place(tuple(log_dirs), situation)
     rows = [
         FreedPartition.of(each, next_place.clears(each.waits_for) if each.waits_for else each.hint)
         for each in done.freeings
@@ -134,7 +134,7 @@ def unblock(
     tell_place(output, done.proof)
     tell_failures(output, errors)
     output.warn(*(each.says() for each in done.lost_epochs))
-    output.talk(*dict.fromkeys(line for each in done.lost_epochs for line in each.cure(tuple(log_dirs))))
+    output.talk(*dict.fromkeys(next_place.text(step) for each in done.lost_epochs for step in each.cure()))
     if not rows and done.lost_epochs:
         return exit_code_of(done.problems())
     if not rows:

@@ -196,6 +196,6 @@ def _verify_tier(
         return VerifySummary(tally.verdicts[RemoteVerdict.NOT_COMPARED], verdicts, tally.skipped, tally.bytes)
 
     output.rows(RemoteCheck, checks, columns=COLUMNS, summary=summary, findings=findings)
-    tell_tier(output, tally, asked.depth, view, has_local_log=bool(log_dirs))
+    tell_tier(output, tally, asked.depth, has_local_log=bool(log_dirs))
     output.warn(*of_unlocated(begins.unlocated, remote=False))
     return exit_code_of([*findings, *+tally.verdicts, *(Verdict.UNKNOWN_LOG_START for _ in begins.unlocated)])

@@ -6,12 +6,13 @@ directory of the leader shows it.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.snapshot.gate.next_step import NextStep
+from tiersnap.snapshot.gate.steps import REPLACE_APPLY
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -37,14 +38,14 @@ class LostEpochs:
             f"leader epoch in {LEADER_EPOCHS}; {human_bytes(self.waiting_bytes)} wait"
         )
 
-    def cure(self, log_dirs: Iterable[str]) -> Iterator[str]:
-        """Yield what a person does."""
+    def cure(self) -> Iterator[NextStep]:
+        """Yield the next steps, on the host of the leader."""
         if self.is_rebuildable:
-            yield f"stop broker {self.leader}: it reads {LEADER_EPOCHS} only when it starts"
-            yield shlex.join(["tiersnap", "repair", *log_dirs, "--replace", "--apply"])
-            yield f"start broker {self.leader}"
+            yield NextStep(f"stop broker {self.leader}: it reads {LEADER_EPOCHS} only when it starts")
+            yield REPLACE_APPLY
+            yield NextStep(f"start broker {self.leader}")
         else:
-            yield FROM_REPLICA
+            yield NextStep(FROM_REPLICA)
 
 
 def find_lost_epochs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -19,6 +18,9 @@ from tiersnap.remote_storage.own_objects.claim_protocol import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.gate.commands import Place
+from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.steps import VERIFY_LOCATION
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -124,5 +126,6 @@ def read_start(location: RemoteLocation, partition: TopicIdPartition, start: Cla
             f"{metadata.id}: {error.message}", hint="run the same command again", offset=start.snapshot_offset, at=""
         ) from error
     if why := differs_from_claim(data, start.snapshot_crc32c):
-        raise CorruptDataError(f"{name} {why}", hint=f"tiersnap verify --remote {shlex.quote(location.store.uri)}")
+        place = Place(values={Hole.REMOTE: location.words})
+        raise CorruptDataError(f"{name} {why}", hint=place.text(VERIFY_LOCATION))
     return data

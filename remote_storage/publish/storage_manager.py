@@ -23,7 +23,9 @@ from urllib.parse import urlsplit
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, WrongPlaceError
+from tiersnap.remote_storage.stores.location_words import location_words
 from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.running import BrokerSettings
 
@@ -191,11 +193,8 @@ class NamedLocation:
     @property
     def words(self) -> list[str]:
         """Return the value of --remote and the options by which the location is reached."""
-        found = [self.remote]
-        found += [] if self.layout == "aiven" else ["--layout", self.layout]
-        found += [] if self.endpoint_url is None else ["--endpoint-url", self.endpoint_url]
-        found += [] if self.region is None else ["--region", self.region]
-        return [*found, "--path-style"] if self.path_style else found
+        s3 = S3Settings(endpoint_url=self.endpoint_url, region=self.region, path_style=self.path_style)
+        return location_words(self.remote, self.layout, s3)
 
 
 def location_of_broker(broker: BrokerSettings) -> NamedLocation:

@@ -1,7 +1,8 @@
 """Print next steps for a place: a host, a fleet or a page.
 
-A printed command names the place and carries the options that the running command was given and that it has as well.
-It is complete if nothing is left to fill in.
+A printed command names the place and carries the options by which its remote location and its cluster are reached. It
+also carries the other options that the running command was given and that it has as well. It is complete if nothing is
+left to fill in.
 """
 
 from __future__ import annotations
@@ -9,18 +10,24 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from tiersnap.snapshot.gate.next_step import STEPS, Hole, NextStep
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.steps import steps_of
 from tiersnap.snapshot.gate.verdict import BLOCKED, SEVERITY, Verdict
 from tiersnap.snapshot.units import count_of
 
-# Options of a command that names remote storage, and of no other.
-OF_PLACE = frozenset({"--layout", "--endpoint-url", "--region", "--path-style", "--checksums"})
+# Options by which a remote location is reached: they follow its URI.
+OF_LOCATION = ("--layout", "--endpoint-url", "--region", "--path-style", "--checksums")
+# Options by which a cluster is reached.
+OF_CLUSTER = ("--bootstrap-server", "--command-config")
+# Commands that act on remote segments of every layout.
+_OF_EACH_LAYOUT = frozenset({"install", "maintain remove-orphans"})
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Words and the command that follows them; either may be "".
+    """Words, the command that follows them and a note on it; each may be "".
 
     Attributes:
         is_complete: no placeholder is left in the command.
@@ -29,6 +36,12 @@ class Step:
     words: str
     command: str
     is_complete: bool
+    note: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return the step as a line of its own; the note is set off, so that the command can be copied."""
+        return "   ".join(part for part in (f"{self.words} {self.command}".strip(), self.note) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,74 +56,67 @@ class Place:
         """Return the place of one segment."""
         return replace(self, values={**self.values, Hole.SEGMENT_FILE: (segment_file,)})
 
+    def knows(self, hole: Hole) -> bool:
+        """Return whether the place fills the hole."""
+        return bool(self.values.get(hole))
+
     def text(self, step: NextStep) -> str:
         """Return one step as text."""
         return text([self.render(step)])
 
-    def clears(self, verdict: Verdict) -> str:
-        """Return the steps that clear the verdict as text, "" without one."""
-        return text(self.steps(verdict))
+    def clears(self, problem: StrEnum) -> str:
+        """Return the steps that clear the problem as text, "" without one."""
+        return text(self.steps(problem))
 
-    def steps(self, verdict: Verdict) -> tuple[Step, ...]:
-        """Return the steps that clear the verdict."""
-        return tuple(map(self.render, STEPS.get(verdict, ())))
+    def steps(self, problem: StrEnum) -> tuple[Step, ...]:
+        """Return the steps that clear the problem."""
+        return tuple(map(self.render, steps_of(problem)))
 
     def render(self, step: NextStep) -> Step:
         """Return a step with as much filled in as is known."""
         if not step.argv:
-            return Step(step.words, "", True)
+            return Step(step.words, "", True, step.note)
         first, *rest = step.argv
-        words = [*(self.tier if first is Hole.TIER else [first]), *rest[: _options_at(rest)]]
-        added = [*self._kept(words, rest), *_new_options(rest[_options_at(rest) :], words)]
-        filled = [shown for each in (*words, *added) for shown in self._shown(each)]
-        is_complete = all(isinstance(each, str) or self.values.get(each) for each in (*words, *added))
-        return Step(step.words, " ".join(["tiersnap", *filled]), is_complete)
+        at = _options_at(rest)
+        command, *head = *(self.tier if first is Hole.TIER else (first,)), *rest[:at]
+        given = self._filled(str(command), head)
+        own = self._filled(str(command), rest[at:])
+        kept = _options_without(self.options.get(str(command), ()), {*OF_LOCATION, *given, *own})
+        words = [*given, *kept, *_options_without(own, given)]
+        is_complete = all(self.knows(each) for each in (*head, *rest[at:]) if isinstance(each, Hole))
+        line = " ".join([str(command), shlex.join(words)]).strip()
+        return Step(step.words, line if step.is_of_kafka else f"tiersnap {line}", is_complete, step.note)
 
-    def _kept(self, words: Sequence[str | Hole], rest: Sequence[str | Hole]) -> Iterator[str]:
-        """Yield the options that were given, unless the command names them or names no remote storage."""
-        given = {*words, *rest}
-        for option, *values in _grouped(self.options.get(str(words[0]), ())):
-            if option not in given and (option not in OF_PLACE or "--remote" in given):
-                yield from (str(each) for each in (option, *values))
-
-    def _shown(self, word: str | Hole) -> Iterator[str]:
-        if isinstance(word, Hole):
-            yield from map(shlex.quote, self.values.get(word, ())) if self.values.get(word) else [word.placeholder]
-        else:
-            yield word if word == "transactions find-hanging" else shlex.quote(word)
+    def _filled(self, command: str, words: Iterable[str | Hole]) -> list[str]:
+        """Return the words with the values of the holes."""
+        filled: list[str] = []
+        for each in words:
+            filled += [each] if isinstance(each, str) else self.values.get(each) or each.placeholder.split()
+        return list(_options_without(filled, {"--layout"})) if command in _OF_EACH_LAYOUT else filled
 
 
 def _options_at(words: Sequence[str | Hole]) -> int:
     """Return the index of the first option."""
-    found = (number for number, each in enumerate(words) if isinstance(each, str) and each.startswith("--"))
-    return next(found, len(words))
+    shown = (each.placeholder if isinstance(each, Hole) else each for each in words)
+    return next((number for number, each in enumerate(shown) if each.startswith("--")), len(words))
 
 
-def _new_options(options: Sequence[str | Hole], words: Sequence[str | Hole]) -> Iterator[str | Hole]:
-    """Yield the options that are not among the words, with their values."""
-    for option, *values in _grouped(options):
-        if option not in words:
-            yield from (option, *values)
-
-
-def _grouped(words: Sequence[str | Hole]) -> Iterator[list[str | Hole]]:
-    """Yield each option with its values."""
-    group: list[str | Hole] = []
+def _options_without(words: Sequence[str], left_out: Iterable[str]) -> Iterator[str]:
+    """Yield the words without these options and their values."""
+    names = frozenset(each for each in left_out if each.startswith("--"))
+    is_kept = True
     for each in words:
-        if group and isinstance(each, str) and each.startswith("--"):
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group
+        is_kept = each not in names if each.startswith("--") else is_kept
+        if is_kept:
+            yield each
 
 
 def text(steps: Iterable[Step]) -> str:
     """Return steps as one line."""
     line = ""
     for step in steps:
-        part = f"{step.words} {step.command}".strip()
-        between = ", " if part.startswith("or ") else " "
+        part = step.line
+        between = "" if part.startswith(";") else ", " if part.startswith("or ") else " "
         line = f"{line}{between}{part}" if line else part
     return line
 

@@ -339,8 +339,8 @@ _T = TypeVar("_T", covariant=True)
 
 # Moved away, the first would make a KRaft broker set the partition aside, and begin an empty one.
 _CURES = {
-    PARTITION_METADATA: "never move it away: tiersnap repair writes it with the topic's id",
-    LEADER_EPOCHS: "tiersnap repair writes it from the batches",
+    PARTITION_METADATA: "never move it away: repair writes it with the topic's id",
+    LEADER_EPOCHS: "repair writes it from the batches",
 }
 
 

@@ -19,7 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tiersnap.snapshot.gate.commands import Place, Step
-from tiersnap.snapshot.gate.next_step import RESTORE_PRODUCERS, Hole, NextStep
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.steps import RESTORE_PRODUCERS
 from tiersnap.snapshot.gate.verdict import DISPLAY_ORDER, LEVEL, MEANING, RANK, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover

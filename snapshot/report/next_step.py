@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterator, Mapping
 
-from tiersnap.snapshot.gate.commands import Place
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.commands import OF_CLUSTER, OF_LOCATION, Place
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -15,20 +15,50 @@ def segment_file(log_dir: str, topic: str, partition: int, base_offset: int) -> 
 
 
 def place_of(run: RunInfo, log_dirs: tuple[str, ...] = ()) -> Place:
-    """Return the place of steps.
+    """Return the place of a report's steps.
 
     Args:
         log_dirs: entries of log.dirs of one host; empty if the steps are not for one host.
     """
-    sources = tuple(word for each in _sources(run) for word in ("--source", each))
-    remote = ("--remote", Hole.REMOTE)
-    tier: tuple[str | Hole, ...]
-    if run.warehouse:
-        tier = ("run", *sources, *remote, "--warehouse", run.warehouse)
-    else:  # of one host, where `tier` does what `run` does for a fleet
-        tier = ("tier", *_sources(run), *remote)
-    known = {Hole.SOURCES: sources, Hole.LOG_DIRS: log_dirs, Hole.REMOTE: (run.remote,) if run.remote else ()}
-    return Place(tier, known, run.options)
+    return judged_place(_sources(run), run.remote, run.warehouse, run.options, log_dirs)
+
+
+def judged_place(
+    sources: tuple[str, ...],
+    remote: str,
+    warehouse: str,
+    options: Mapping[str, tuple[str, ...]],
+    log_dirs: tuple[str, ...] = (),
+) -> Place:
+    """Return the place of steps after a run over `sources`.
+
+    Args:
+        remote: URI, "" if it is unknown.
+        warehouse: URI; "" for a host, where `tier` does what `run` does for a fleet.
+        options: see RunInfo.
+        log_dirs: see `place_of`.
+    """
+    each_source = tuple(word for each in sources for word in ("--source", each))
+    tier: tuple[str | Hole, ...] = ("tier", *sources, "--remote", Hole.REMOTE)
+    if warehouse:
+        tier = ("run", *each_source, "--remote", Hole.REMOTE, "--warehouse", warehouse)
+    known = {
+        Hole.SOURCES: each_source,
+        Hole.LOG_DIRS: log_dirs,
+        Hole.REMOTE: (remote, *_words_of(OF_LOCATION, options)) if remote else (),
+        Hole.CLUSTER: tuple(_words_of(OF_CLUSTER, options)),
+        Hole.SERVER: tuple(_words_of(OF_CLUSTER[:1], options))[1:],
+    }
+    return Place(tier, known, options)
+
+
+def _words_of(names: tuple[str, ...], options: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the words of these options; `run` and `tier` have all by which location and cluster are reached."""
+    is_kept = False
+    for each in options.get("run") or options.get("tier") or ():
+        is_kept = each in names if each.startswith("--") else is_kept
+        if is_kept:
+            yield each
 
 
 def _sources(run: RunInfo) -> tuple[str, ...]:
@@ -37,6 +67,7 @@ def _sources(run: RunInfo) -> tuple[str, ...]:
 
 def by_segment(run: RunInfo) -> str:
     """Return the command that lists every segment of a report."""
+    listing = ("scan", *_sources(run), "--segments")
     if run.warehouse:
-        return shlex.join(["tiersnap", "report", "--warehouse", run.warehouse, "--by", "segment"])
-    return shlex.join(["tiersnap", "scan", *_sources(run), "--segments"])
+        listing = ("report", "--warehouse", run.warehouse, "--by", "segment")
+    return place_of(run).text(NextStep("", listing))

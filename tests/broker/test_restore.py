@@ -153,8 +153,8 @@ def test_a_transaction_cut_by_the_last_boundary_is_reported_and_ends_as_told(los
     (cut,) = done.rows[0]["open_transactions"]
     (begun,) = (record for record in lost.committed[topic] if record.key == f"{CUT_PRODUCER}-0-0".encode())
     assert cut["first_offset"] == begun.offset == done.rows[0]["last_stable_offset"] < end
-    told = f"kafka-transactions abort --topic {topic} --partition 0 --start-offset {begun.offset}"
-    assert told in done.err
+    abort = f"abort --topic {topic} --partition 0 --start-offset {begun.offset}"
+    assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {abort}" in done.err
 
     with Broker(disks, CURRENT_VERSION) as broker:
         wait_for_leader(broker, topic)
@@ -166,7 +166,7 @@ def test_a_transaction_cut_by_the_last_boundary_is_reported_and_ends_as_told(los
         assert (holder.producer_id, holder.current_txn_start_offset) == (cut["producer_id"], begun.offset)
 
         if ended_by == "kafka-transactions abort":
-            words = ["--bootstrap-server", broker.bootstrap, *told.split()[1:]]
+            words = ["--bootstrap-server", broker.bootstrap, *abort.split()]
             run_java(CURRENT_VERSION, "org.apache.kafka.tools.TransactionsCommand", words)
             expected = [record for record in below(lost.committed[topic], end) if not is_cut(record)]
         else:

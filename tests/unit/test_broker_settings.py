@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.broker_process import started_broker
+from tests.reference.command_lines import parse as parse_words
 from tests.reference.tiered import aiven
 from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.remote_storage.layouts.remote_location import open_location
@@ -22,7 +23,7 @@ from tiersnap.remote_storage.publish.location_proof import Evidence, EvidenceOut
 from tiersnap.remote_storage.publish.storage_manager import BrokerAnswer, StoragePlace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.paced_store import paced
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.formats.java_properties import parse
 from tiersnap.snapshot.host.brokers import brokers_here, of_cluster
@@ -279,3 +280,14 @@ def test_parse_reads_properties_as_java_does():
         "after": "y",
         "last": "q",
     }
+
+
+def test_words_of_a_location_are_those_of_the_command_that_opened_it(tmp_path: Path) -> None:
+    s3 = S3Settings(endpoint_url="http://minio:9000", region="eu-1", path_style=True, checksums=Checksums.COMPAT)
+    store = S3Store("tiers", "prod/", s3)
+    reached = ["--endpoint-url", "http://minio:9000", "--region", "eu-1", "--path-style", "--checksums", "compat"]
+    local = open_location(paced(store, 8 << 20), "local-tiered-storage")
+    assert local.words == ["s3://tiers/prod/", "--layout", "local-tiered-storage", *reached]
+    assert open_location(DirectoryStore(tmp_path), "aiven").words == [f"{tmp_path.as_uri()}/"]
+    given = parse_words(["verify", "--remote", *local.words])
+    assert (given["layout"], given["region"], given["path_style"]) == ("local-tiered-storage", "eu-1", True)

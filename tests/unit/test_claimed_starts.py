@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -93,8 +94,9 @@ def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(sto
     empty, right = bytes.fromhex("0001 48674bc7 00000000"), {10: bytes.fromhex("0001 48674bc7 00000000")}
     _, copy, _ = tier(write_log(tmp_path / "logs"), store, layout=layout, snapshots=right)
     assert read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, crc32c(empty))) == empty
-    with pytest.raises(CorruptDataError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab"):
+    with pytest.raises(CorruptDataError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab") as raised:
         read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, 0xAB))
+    assert shlex.join(RemoteLocation(store, layout).words) in raised.value.hint
 
     store.delete(info.key for info in list(store.list()) if copy.id.segment_id in info.key)
     with pytest.raises(SnapshotChangedError, match=f"{copy.id.segment_id}") as caught:

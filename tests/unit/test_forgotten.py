@@ -59,7 +59,7 @@ def test_doctor_and_scan_count_producers_as_kafka_does(tmp_path: Path, local_fro
     known, living = state(at.left[LAST]).keys(), state(at.expected[LAST]).keys()
     assert (found["known"], found["living"]) == (len(known & living), len(living))
     assert [each.exit_code for each in ran] == [4, 4]
-    cure = f"tiersnap repair {at.logs} --remote {at.remote} --replace --apply"
+    cure = f"tiersnap repair {at.logs} --now 2026-11-21T12:45:00+00:00 --remote {at.remote} --replace --apply"
     assert cure in json.loads(ran[0].out)["result"]["next"]
     assert_said(ran[1], 4, f"churn-0 knows {len(known & living)} of {len(living)} living producers. If this replica")
 

@@ -76,7 +76,8 @@ def test_doctor_names_the_indexes_whose_size_is_wrong(tmp_path: Path) -> None:
     ran = tiersnap("doctor", tmp_path, *CLOCK, output="table")
     assert_said(ran, 4)
     assert "2 segments: INDEX_DAMAGED" in ran.out
-    assert f"tiersnap repair {tmp_path} --replace --apply" in " ".join(ran.out.split())
+    given = "--now 2026-11-21T13:00:00+00:00"
+    assert f"tiersnap repair {tmp_path} {given} --replace --apply" in " ".join(ran.out.split())
 
 
 def test_verify_finds_broken_indexes_beside_right_snapshots(tmp_path: Path) -> None:

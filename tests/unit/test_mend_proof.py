@@ -26,7 +26,7 @@ from tests.unit.test_replace_wrong import (
     flipped,
     told,
 )
-from tiersnap.jobs.doctor_cluster import CopiedTwice, ToldCopies, free_hung
+from tiersnap.jobs.doctor_cluster import CopiedTwice, ToldCopies, steps_of_cluster
 from tiersnap.remote_storage.check.local_log import LocalLogs
 from tiersnap.remote_storage.check.partition_check import PartitionCheck
 from tiersnap.remote_storage.check.read_whole import ReadWhole
@@ -42,6 +42,7 @@ from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.replay.expiry import Expiry
@@ -102,7 +103,7 @@ def test_verify_and_doctor_recommend_nothing_over_two_sound_copies(at):
         found = PartitionCheck(at.location, at.partition, CheckRequest(depth, NOW, DAY)).checks()
         assert exit_code_of(each.verdict for each in found) is ExitCode.OK
     twice = CopiedTwice(str(at.partition), unread.id.segment_id, read.id.segment_id)
-    assert list(free_hung(ToldCopies(twice=(twice,)), (), at.store.uri)) == []
+    assert list(steps_of_cluster(Place(), None, ToldCopies(twice=(twice,)))) == []
 
 
 def test_no_copy_is_deleted_while_the_one_that_brokers_read_is_wrong(at):

@@ -106,7 +106,7 @@ def test_topic_without_its_id_is_never_to_be_moved_away(tmp_path: Path) -> None:
         assert_said(ran, 5)
         text = " ".join((ran.out + ran.err).split())
         assert f"CORRUPT_CHECKPOINT: {folder}/partition.metadata: " in text
-        assert "never move it away: tiersnap repair writes it with the topic's id" in text
+        assert "never move it away: repair writes it with the topic's id" in text
     ran = tiersnap("scan", disk, *NOW)
     assert ran.row()["verdicts"] == {"TOPIC_ID_UNKNOWN": 3, "ACTIVE_SEGMENT": 1}
     assert f"tiersnap repair {disk} --now 2026-11-27T19:30:00+00:00 --topic-ids FILE --apply" in ran.err

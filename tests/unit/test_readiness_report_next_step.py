@@ -124,7 +124,7 @@ def test_what_is_not_known_keeps_its_placeholder() -> None:
 def test_step_without_remote_storage_is_incomplete() -> None:
     *_, replaced = steps(Verdict.CORRUPT_SNAPSHOT, replace(SHORT, remote=""))
     words = "or if its log begins in remote storage:"
-    assert replaced == Step(words, "tiersnap repair /data --remote REMOTE --replace --apply", False)
+    assert replaced == Step(words, "tiersnap repair /data --remote s3://bucket/prefix --replace --apply", False)
     (tier,) = steps(Verdict.READY, replace(SHORT, remote=""))
     assert not tier.is_complete
 
@@ -156,11 +156,11 @@ def test_a_command_gets_those_options_of_the_run_that_it_has_and_says_none_twice
     }
     kept = replace(SHORT, options=options)
     by_run, on_host = steps(Verdict.MISSING_SNAPSHOT, kept)
-    layout = "--layout local-tiered-storage --topic 'a b'"
-    assert by_run.command == f"{RUN_IT} {layout} --topic-ids ids.txt --path-style --apply"
+    run_it = RUN_IT.replace(" --warehouse", " --layout local-tiered-storage --path-style --warehouse")
+    assert by_run.command == f"{run_it} --topic 'a b' --topic-ids ids.txt --apply"
     assert on_host.command == "tiersnap repair /data --topic 'a b' --apply"
     ids, _ = [step for step in steps(Verdict.TOPIC_ID_UNKNOWN, kept) if step.command]
-    assert ids.command == f"{RUN_IT} {layout} --path-style --topic-ids FILE"
+    assert ids.command == f"{run_it} --topic 'a b' --topic-ids FILE"
 
 
 def test_step_of_a_host_names_tier_and_all_its_log_directories() -> None:

@@ -570,4 +570,4 @@ def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, mon
         assert_said(tiersnap(*mend, "chur", *apply), 2, "no topic matches 'chur'", "--topic must match")
     assert_said(tiersnap(*mend, "untiered"), 0, "all 0 segments")
     planned = tiersnap(*mend, "chur.*", poisoned.whole)
-    assert_said(planned, 0, f"all {len(poisoned.records)} segments", "give --apply")
+    assert_said(planned, 0, f"all {len(poisoned.records)} segments", "nothing was put back; next: tiersnap mend ")

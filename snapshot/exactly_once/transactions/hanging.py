@@ -24,7 +24,6 @@ holds at its first offset (the verdict ABOVE_LSO).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +36,8 @@ from tiersnap.snapshot.exactly_once.transactions.producers import entries_at_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
+from tiersnap.snapshot.gate.kafka_tools import abort_transaction
+from tiersnap.snapshot.gate.next_step import NextStep
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.units import format_duration, human_duration
@@ -177,30 +178,17 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     return TransactionVerdict.OVERDUE, f"{told}: its coordinator will abort it"
 
 
-def abort_command(transaction: PartitionTransaction, *, before_3_0: bool = False) -> str:
-    """Return the command that has the partition's leader write an abort marker.
+def abort_step(transaction: PartitionTransaction, *, before_3_0: bool = False) -> NextStep:
+    """Return the step that has the partition's leader write an abort marker.
 
     Args:
         before_3_0: for leaders older than Kafka 3.0, which cannot be asked for the producer of a start offset.
     """
     producer = transaction.producer
-    words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "abort"]
-    words += ["--topic", producer.topic, "--partition", str(producer.partition)]
     if before_3_0:
-        words += [
-            "--producer-id",
-            str(producer.producer_id),
-            "--producer-epoch",
-            str(producer.producer_epoch),
-        ]
+        words = ["--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch)]
         # The tool makes 0 of -1, but takes a word that begins with - for an option.
         words += ["--coordinator-epoch", str(max(0, producer.coordinator_epoch))]
     else:
-        words += ["--start-offset", str(transaction.transaction_start_offset)]
-    return shlex.join(words)
-
-
-def terminate_command(transactional_id: str) -> str:
-    """Return the command (since 4.1) that aborts a transaction in two phases, and fences its application."""
-    words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "forceTerminateTransaction"]
-    return shlex.join([*words, "--transactionalId", transactional_id])
+        words = ["--start-offset", str(transaction.transaction_start_offset)]
+    return abort_transaction(producer.topic, producer.partition, *words)

@@ -10,8 +10,9 @@ import pytest
 
 from tests.reference.remote_segments import remote_segment
 from tiersnap.jobs.commands.doctor import doctor
-from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, as_records, lines_of, next_step
+from tiersnap.jobs.doctor_cluster import MOST_MISSING, Compared, ToldCopies, as_records, lines_of, steps_of_cluster
 from tiersnap.jobs.doctor_location import judge_location
+from tiersnap.jobs.next_command import command_place
 from tiersnap.jobs.situation.situation import Given, gather
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -39,7 +40,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
     """What is to be typed after a `doctor` with these words."""
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, list(words))
-        return list(next_step(compared, ["/logs"]))
+        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies())]
 
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
@@ -61,7 +62,7 @@ def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given(
     assert line == f"tiersnap mend /logs {given}"
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
-        f"tiersnap mend {given} --from URI   with the place to which they were uploaded"
+        f"tiersnap mend {given} --from URI   with the location to which they were uploaded"
     ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
     assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]

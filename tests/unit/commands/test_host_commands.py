@@ -90,9 +90,9 @@ def test_tier_says_the_host_s_command_when_the_gate_refuses(disks: list[Path], t
 def test_scan_of_segments_says_the_host_s_commands(disks: list[Path]) -> None:
     ran = tiersnap("scan", *disks, "--segments", "--topic", "orders|payments", "--now", "2999-01-01T00:00:00Z")
     steps = {row["verdict"]: row["next_step"] for row in ran.rows}
-    names = f"{shlex.join(map(str, disks))} --topic 'orders|payments' --now 2999-01-01T00:00:00+00:00"
-    assert steps["READY"] == f"tiersnap tier {names} --remote s3://bucket/prefix --apply"
-    assert f"tiersnap repair {names} --apply" in steps["MISSING_SNAPSHOT"]
+    names, given = shlex.join(map(str, disks)), "--topic 'orders|payments' --now 2999-01-01T00:00:00+00:00"
+    assert steps["READY"] == f"tiersnap tier {names} --remote s3://bucket/prefix {given} --apply"
+    assert f"tiersnap repair {names} {given} --apply" in steps["MISSING_SNAPSHOT"]
     assert "tiersnap run" not in json.dumps(steps) + ran.err
 
 

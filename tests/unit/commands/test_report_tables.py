@@ -127,7 +127,7 @@ def test_the_report_names_copies_that_nobody_needs_with_the_command(tmp_path: Pa
     write_deltalake(warehouse / "remote_log_segments", table)
     ran = tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--remote", "s3://bucket/a b")
     assert ran.exit_code == 0, ran.err
-    assert "4 copies were never finished" in ran.err
+    assert "4 remote segments are incomplete or redundant" in ran.err
     assert "tiersnap maintain remove-orphans --remote 's3://bucket/a b' --bootstrap-server HOST:PORT" in ran.err
     named = json.loads(ran.out)["result"]["unneeded_copies"]
     assert "orders-0 at 15: inside" in named

@@ -222,14 +222,14 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
 
     ran = tiersnap("scan", log_dir, "--topic", "orders|behind|old", "--segments")
 
-    source = f"'{log_dir}' --topic 'orders|behind|old'"
-    assert_said(ran, 4, f"next for missing snapshots: tiersnap repair {source}", f"tiersnap tier {source}")
+    topics = "--topic 'orders|behind|old'"
+    tier = f"tiersnap tier '{log_dir}' --remote s3://bucket/prefix {topics}"
+    assert_said(ran, 4, f"next for missing snapshots: tiersnap repair '{log_dir}' {topics}", tier)
     assert_said(
         ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: in ZooKeeper mode start"
     )
     assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names them")
-    ids = f"give the ids: tiersnap tier {source} --remote s3://bucket/prefix --topic-ids FILE"
-    assert_said(ran, 4, ids)
+    assert_said(ran, 4, f"give the ids: {tier} --topic-ids FILE")
     table = tiersnap("scan", log_dir, "--segments", output="table").out
     assert "next step" in table.splitlines()[0]
     assert "LOGDIR" not in table
@@ -241,7 +241,7 @@ def test_the_commands_that_are_named_have_the_options_of_the_scan(tmp_path: Path
     given = ["--topic", "ord.*", "--partition", "orders-0", "--producer-expiration", "2d"]
     ran = tiersnap("scan", tmp_path, *given, output="table")
     assert f"tiersnap repair {tmp_path} --topic 'ord.*' --partition orders-0 --producer-expiration 2d\n" in ran.err
-    assert f"tiersnap tier {tmp_path} --topic 'ord.*' --producer-expiration 2d --remote s3://bucket/prefix\n" in ran.err
+    assert f"tiersnap tier {tmp_path} --remote s3://bucket/prefix --topic 'ord.*' --producer-expiration 2d\n" in ran.err
     (line,) = (line for line in ran.err.splitlines() if "missing snapshots: " in line)
     typed = shlex.split(line.partition("missing snapshots: tiersnap ")[2])
     assert [row["offset"] for row in tiersnap(*typed).rows] == [10]

@@ -25,11 +25,12 @@ from tests.reference.transaction_state import (
     write_states,
 )
 from tiersnap.snapshot.exactly_once.log_replay import replay_log
-from tiersnap.snapshot.exactly_once.transactions.hanging import abort_command, judge_transaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.hanging import abort_step, judge_transaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
 from tiersnap.snapshot.exactly_once.transactions.kinds import PartitionProducer, PartitionTransaction
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
+from tiersnap.snapshot.gate.commands import Place
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
@@ -175,11 +176,13 @@ def test_command_prints_how_to_abort_what_no_coordinator_will(
 
 
 def test_the_abort_command_is_that_of_kafka_transactions() -> None:
-    assert abort_command(OPEN) == (
+    assert Place().text(abort_step(OPEN)) == (
         "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 100"
     )
-    assert abort_command(OPEN, before_3_0=True).endswith(
-        "abort --topic orders --partition 0 --producer-id 7 --producer-epoch 2 --coordinator-epoch 0"
+    assert (
+        Place()
+        .text(abort_step(OPEN, before_3_0=True))
+        .endswith("abort --topic orders --partition 0 --producer-id 7 --producer-epoch 2 --coordinator-epoch 0")
     )
 
 

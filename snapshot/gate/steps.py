@@ -1,0 +1,169 @@
+"""The next steps of each problem: a verdict, a finding, or another problem of a host, its cluster or remote storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.next_step import Argv, Hole, NextStep
+from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.log.findings import FindingKind
+
+Steps = tuple[NextStep, ...]
+
+_ON_REMOTE: Argv = ("--remote", Hole.REMOTE)
+_TIER: Argv = (Hole.TIER, "--apply")
+_REPAIR: Argv = ("repair", Hole.LOG_DIRS)
+_IN_CLUSTER: Argv = (Hole.CLUSTER, *_ON_REMOTE)
+TIER = NextStep("", (Hole.TIER,))  # its plan
+TIER_HERE = NextStep("", ("tier", Hole.LOG_DIRS, *_ON_REMOTE, "--apply"))
+SCAN = NextStep("", ("scan", Hole.LOG_DIRS))
+SCAN_REMOTE = NextStep("", ("scan", Hole.LOG_DIRS, *_ON_REMOTE))
+DOCTOR = NextStep("", ("doctor", Hole.LOG_DIRS))
+DOCTOR_REMOTE = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE))
+DOCTOR_CLUSTER = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE, Hole.CLUSTER))
+VERIFY_REMOTE = NextStep("", ("verify", Hole.LOG_DIRS, *_ON_REMOTE))
+VERIFY_LOCATION = NextStep("", ("verify", *_ON_REMOTE))
+VERIFY_AS_LINES = NextStep("", (*VERIFY_LOCATION.argv, "--output", "jsonl"))
+STATE_LOG_START = NextStep("", (Hole.TIER, "--log-start", "TOPIC-PARTITION=OFFSET"))
+REPAIR = NextStep("", _REPAIR)
+REPAIR_APPLY = NextStep("", (*_REPAIR, "--apply"))
+REPAIR_REMOTE = NextStep("", (*_REPAIR, *_ON_REMOTE))
+REPAIR_REMOTE_APPLY = NextStep("", (*_REPAIR, *_ON_REMOTE, "--apply"))
+REPLACE = NextStep("", (*_REPAIR, "--replace"))  # its plan, as of REPAIR
+REPLACE_APPLY = NextStep("", (*_REPAIR, "--replace", "--apply"))
+REPLACE_REMOTE = NextStep("", (*_REPAIR, *_ON_REMOTE, "--replace"))
+RESTORE_PRODUCERS = NextStep("", (*_REPAIR, *_ON_REMOTE, "--replace", "--apply"))
+REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUSTER))
+PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
+UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
+MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
+FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
+
+_DAMAGED_LOG: Steps = (
+    NextStep("", ("dump", Hole.SEGMENT_FILE)),
+    NextStep("shows the place; restore the segment from another replica"),
+)
+_REPLACE: Steps = (
+    NextStep("", (Hole.TIER, "--replace", "--apply")),
+    NextStep("or on the host:", REPLACE_APPLY.argv),
+    NextStep("or if its log begins in remote storage:", RESTORE_PRODUCERS.argv),
+)
+_INDEX_DAMAGED: Steps = (
+    NextStep("", _TIER),
+    NextStep("or with the broker stopped:", REPLACE_APPLY.argv),
+)
+_READ_AS_BROKER: Steps = (NextStep("read it as the user that runs the broker"),)
+_FILE_IN_THE_WAY: Steps = (NextStep("docs/runbook.md, A file in the way"),)
+
+_OF_VERDICT: dict[StrEnum, Steps] = {
+    Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
+    Verdict.GAP_IN_REMOTE: (
+        NextStep("no broker copies it any more: keep its local file; find out what deleted the remote one"),
+    ),
+    Verdict.CORRUPT_SNAPSHOT: _REPLACE,
+    Verdict.SUSPECT_SNAPSHOT: _REPLACE,
+    Verdict.INDEX_DAMAGED: _INDEX_DAMAGED,
+    Verdict.MISSING_SNAPSHOT: (
+        NextStep("", _TIER),
+        NextStep("or on the broker host:", REPAIR_APPLY.argv),
+    ),
+    Verdict.UNKNOWN_LOG_START: (
+        NextStep(
+            "name the remote storage of the brokers (--remote) or one of them (--bootstrap-server); or state it "
+            "(--log-start TOPIC-PARTITION=OFFSET)"
+        ),
+    ),
+    Verdict.UNKNOWN_TRANSACTIONS: (
+        NextStep(
+            "leave the window of the scan out, or name a broker of the cluster, which tells the last stable offset "
+            "(--bootstrap-server)"
+        ),
+    ),
+    Verdict.UNREADABLE_SEGMENT: _READ_AS_BROKER,
+    Verdict.UNVERIFIED_SNAPSHOT: (
+        NextStep("read it as the user that runs the broker; if its log begins in remote storage:", VERIFY_REMOTE.argv),
+    ),
+    Verdict.MISSING_INDEX: (NextStep("bring leader-epoch-checkpoint back from another replica"),),
+    Verdict.TOPIC_ID_UNKNOWN: (
+        NextStep(
+            "in ZooKeeper mode start a broker >= 2.8; else give the ids:",
+            (Hole.TIER, "--topic-ids", Hole.TOPIC_IDS),
+        ),
+        NextStep("or with the broker stopped:", (*_REPAIR, "--topic-ids", Hole.TOPIC_IDS, "--apply")),
+    ),
+    Verdict.ENCRYPTED_REMOTE: (
+        NextStep("let its broker copy it, which encrypts:", REPAIR_APPLY.argv),
+        NextStep("on its host writes the snapshots that it lacks; or", (Hole.TIER, "--allow-plaintext", "--apply")),
+    ),
+    Verdict.ABOVE_LSO: (
+        NextStep("wait for replication and for open transactions to end:", FIND_HANGING.argv),
+        NextStep("names them, and the command that aborts those that never will"),
+    ),
+    Verdict.COPY_IN_FLIGHT: (NextStep("wait for the copy that is under way, then look again"),),
+    Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
+    Verdict.READY: (NextStep("", _TIER),),
+    Verdict.UPLOADED: (PUBLISH,),
+    Verdict.IN_REMOTE: (NextStep("ask the cluster, whose records tell whether brokers know it:", DOCTOR_CLUSTER.argv),),
+}
+_OF_FINDING: dict[StrEnum, Steps] = {
+    **dict.fromkeys(FindingKind, _DAMAGED_LOG),
+    FindingKind.CORRUPT_SNAPSHOT: _REPLACE,
+    FindingKind.CORRUPT_INDEX: _INDEX_DAMAGED,
+    FindingKind.PERMISSION_DENIED: _READ_AS_BROKER,
+    **dict.fromkeys(
+        (
+            *(FindingKind.UNREADABLE_FILE, FindingKind.OFFSETS_MISSING, FindingKind.CORRUPT_CHECKPOINT),
+            *(FindingKind.BAD_FILE_NAME, FindingKind.UNFINISHED_SWAP, FindingKind.NO_LOG_FILE),
+        ),
+        _FILE_IN_THE_WAY,
+    ),
+    FindingKind.MISSING_CHECKPOINT: (
+        NextStep("start the broker, which writes replication-offset-checkpoint anew, and look again:", SCAN.argv),
+    ),
+    FindingKind.STRAY_PARTITION: (NextStep("docs/runbook.md, A stray partition"),),
+    FindingKind.UNKNOWN_VERSION: (NextStep("use a newer tiersnap; finish the upgrade of the brokers"),),
+    FindingKind.WRONG_PARTITION: (
+        NextStep("", ("transactions list", Hole.LOG_DIRS)),
+        NextStep("names the transactional ids; docs/runbook.md, An open transaction"),
+    ),
+    FindingKind.MISSING_PARTITION: (NextStep("name all log directories of the brokers that hold the partitions"),),
+}
+_OF_REMOTE: dict[StrEnum, Steps] = {
+    RemoteVerdict.SUSPECT: (
+        NextStep("on a broker that has the log:", (*VERIFY_REMOTE.argv, "--depth", "full")),
+        NextStep("; what it finds wrong:", MEND.argv),
+    ),
+    **dict.fromkeys((RemoteVerdict.CORRUPT, RemoteVerdict.MISSING), (MEND,)),
+}
+_OF_OTHER: dict[StrEnum, Steps] = {
+    OtherProblem.REPLICA_WITHOUT_PRODUCERS: (RESTORE_PRODUCERS,),
+    OtherProblem.LOST_REMOTE_SEGMENT: (MEND,),
+    **dict.fromkeys(
+        (
+            *(OtherProblem.HUNG_COPY, OtherProblem.STUCK_COPY, OtherProblem.STUCK_COPY_AHEAD),
+            OtherProblem.LEFT_PAUSED,
+        ),
+        (UNBLOCK,),
+    ),
+    OtherProblem.STANDING_LSO: (FIND_HANGING,),
+    OtherProblem.NOT_STORED: (REPAIR_APPLY,),
+}
+_STEPS: dict[type[StrEnum], Mapping[StrEnum, Steps]] = {
+    Verdict: _OF_VERDICT,
+    FindingKind: _OF_FINDING,
+    RemoteVerdict: _OF_REMOTE,
+    OtherProblem: _OF_OTHER,
+}
+
+
+def steps_of(problem: StrEnum) -> Steps:
+    """Return the steps that clear a problem, in order; none if nothing is to be done."""
+    return _STEPS[type(problem)].get(problem, ())
+
+
+def mend_from(uri: str, layout: str | None = None) -> NextStep:
+    """Return the step that puts remote segments back from the location to which they were uploaded."""
+    return NextStep("", ("mend", *_IN_CLUSTER, "--from", uri, *(() if layout is None else ("--from-layout", layout))))

@@ -1,0 +1,133 @@
+"""The next steps at a broker host, in order, and the commands that show that they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tiersnap.snapshot.gate import steps
+from tiersnap.snapshot.gate.commands import Place, Step
+from tiersnap.snapshot.gate.exit_code import OtherProblem
+from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.verdict import Verdict
+from tiersnap.snapshot.host.disk import BLOCK, deleted_bytes, ways_to_free
+from tiersnap.snapshot.host.summary import Host
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
+
+# Bytes a second: of a replay, as in `simulate --risk`, and of a line of 1 Gbit/s.
+_READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
+_START_ALL = NextStep("start the broker; the same on the hosts of the other replicas, before they lead")
+
+
+def next_steps(host: Host, place: Place) -> Iterator[Step]:
+    """Yield the next steps; if the directories are of several brokers, `doctor` of each broker."""
+    if len(host.brokers) > 1:
+        for uris in host.brokers.values():
+            yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps.DOCTOR)
+        return
+    yield from map(place.render, _steps(host, place))
+
+
+def checks(host: Host, place: Place) -> Iterator[Step]:
+    """Yield how to see that it is done."""
+    is_located = place.knows(Hole.REMOTE)
+    doctor, scan = (steps.DOCTOR_REMOTE, steps.SCAN_REMOTE) if is_located else (steps.DOCTOR, steps.SCAN)
+    unasked = "" if is_located else "; after unblock: with --bootstrap-server, which tells what is tiered"
+    yield place.render(replace(doctor, note=f"ends with 0{unasked}"))
+    yield place.render(replace(scan, note="ends with 0, too"))
+    if host.blocked:
+        yield Step("the broker's RemoteCopyLagBytes falls", "", True)
+
+
+def _steps(host: Host, place: Place) -> Iterator[NextStep]:
+    is_running = any(each.holder is not None for each in host.log_dirs)
+    yield from _room(host)
+    if host.lost_below_log_start:
+        yield NextStep(
+            "before any start, move the files of segments away that lie below the log start and have no .index: a "
+            "broker that starts deletes all later snapshots; their names:",
+            steps.REPAIR.argv,
+        )
+    if host.lost_indexes:
+        once = "stop the broker, start it and stop it again" if is_running else "start the broker once and stop it"
+        yield NextStep(
+            f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
+        )
+        yield replace(steps.DOCTOR, note="again: what is missing by then")
+    elif host.missing:
+        yield from _missing(host, is_running=is_running)
+    if host.forgotten:
+        if is_running:
+            yield NextStep("stop the broker before it leads such a partition: it reads snapshots only when it starts")
+        yield from steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+        yield NextStep("start the broker")
+    yield from _verdicts(host, place)
+    if host.in_remote[Verdict.UPLOADED]:
+        yield replace(steps.PUBLISH, note="tells brokers what is UPLOADED")
+    if host.in_remote[Verdict.IN_REMOTE]:
+        yield replace(steps.DOCTOR_CLUSTER, note="its records tell whether brokers know what is IN_REMOTE")
+    if host.unlocated:
+        yield _locating(host)
+    if host.continued:
+        begin = count_of(host.continued, "log begins", "logs begin")
+        yield replace(steps.VERIFY_REMOTE, note=f"{begin} there: not compared here")
+    if host.findings or not (host.missing or host.lost_indexes):
+        yield replace(steps.SCAN, note="reads the segments as well")
+    if place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE) and not host.asked_remote:
+        yield replace(
+            steps.DOCTOR_CLUSTER, note="no stop; also names copies that hang, and replicas that forgot producers"
+        )
+
+
+def _missing(host: Host, *, is_running: bool) -> Iterator[NextStep]:
+    """Yield the ways to the missing snapshots: `unblock` beside a running broker, and `repair` with a stop."""
+    reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
+    if is_running:
+        uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
+        note = f"no stop; frees stuck partitions; uploads {uploads}; without --apply: its plan"
+        yield replace(steps.UNBLOCK, note=note)
+    plan, apply = steps.REPAIR, steps.REPAIR_APPLY
+    if host.continued:
+        plan, apply = steps.REPAIR_REMOTE, steps.REPAIR_REMOTE_APPLY
+    words = "or with a stop:" if is_running else ""
+    yield replace(plan, words=words, note=f"no stop; {reads}; shows what it would write")
+    if is_running:
+        yield NextStep("stop the broker: it reads snapshots only when it starts")
+    yield replace(apply, note=f"the broker is stopped; {reads}")
+    yield _START_ALL
+
+
+def _verdicts(host: Host, place: Place) -> Iterator[NextStep]:
+    """Yield a line for each other verdict that blocks."""
+    if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and any(each.meta and each.meta.is_kraft for each in host.log_dirs):
+        yield NextStep("start no broker before partition.metadata has the topic's id: it would set the partition aside")
+    for verdict in host.blocked:
+        if verdict is not Verdict.MISSING_SNAPSHOT:
+            yield NextStep(f"{verdict}: {place.clears(verdict)}")
+
+
+def _locating(host: Host) -> NextStep:
+    """Return the step that tells where logs begin whose start is unknown."""
+    begins = count_of(len(host.unlocated), "log begins", "logs begin")
+    stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
+    if host.asked_remote:
+        argv = (*steps.DOCTOR_REMOTE.argv, *stated)
+        return NextStep("", argv, "states where it begins; remote storage does not tell")
+    return replace(steps.DOCTOR_REMOTE, note=f"tells where {begins}; or {' '.join(stated)} states it")
+
+
+def _room(host: Host) -> Iterator[NextStep]:
+    """Yield what must be freed before anything else is done; a broker that finds no room stops."""
+    for each in host.log_dirs:
+        needed = each.missing * BLOCK  # a file takes one at least
+        if each.disk.is_full or needed > each.disk.writable:
+            names = f" for {count_of(each.missing, 'snapshot')}" if each.missing else ""
+            first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
+            yield NextStep(f"{each.uri}: full, {first}, and what the topics write until the rest is done")
+            yield from map(NextStep, ways_to_free(each.disk, deleted_bytes(Path(each.path))))
+
+
+def _takes(count: int, rate: int) -> str:
+    """Return bytes and how long they take, with a second for the start."""
+    return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"
