@@ -87,8 +87,8 @@ tier_options = opt.as_one(
     once(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
-        help="Verify what lies in --remote: its metadata, every snapshot too, or every byte.  [default: snapshots, "
-        "with --remote and no LOGDIR]",
+        help="Verify --remote alone: its metadata, every snapshot too, or every byte.  [default: snapshots, and the "
+        "files of LOGDIR]",
     ),
     once(
         "--sample",
@@ -207,12 +207,11 @@ class TierVerification:
     local_logs: LocalLogs | None
     cluster: Cluster | None = None
 
-    def run(self, output: Output) -> tuple[Iterator[RemoteCheck], CheckTally]:
-        """Say the plan; return what is found, lazily, and its counts."""
+    def run(self, output: Output, tally: CheckTally) -> tuple[Iterator[RemoteCheck], CheckTally]:
+        """Say the plan; return what is found, lazily, and `tally`, which takes its counts."""
         known = _known(self.tier.resume)
         plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
-        tally = CheckTally()
         return tally.watch(self._checks(output, plan, known, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
