@@ -184,11 +184,15 @@ class CheckTally:
     def sentence(self, depth: CheckDepth) -> str:
         """For people."""
         there = self.verdicts.total() - self.verdicts[RemoteVerdict.GONE]
-        sound = there - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
+        unread = self.verdicts[RemoteVerdict.NOT_CHECKABLE]
+        sound = there - unread - sum(count for verdict, count in self.verdicts.items() if not verdict.is_sound)
         told = ", ".join(f"{self.verdicts[each]} {each}" for each in RemoteVerdict if self.verdicts[each])
         of = count_of(there, "remote segment is sound", "remote segments are sound")
         skipped = f"; {count_of(self.skipped, 'segment was', 'segments were')} skipped" if self.skipped else ""
-        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{f': {told}' if told else ''}{skipped}"
+        of_unread = count_of(unread, "encrypted segment was", "encrypted segments were")
+        encrypted = f"; {of_unread} not read" if unread else ""
+        counts = f": {told}" if told else ""
+        return f"{sound} of {of} at depth {depth}, {human_bytes(self.bytes)}{counts}{encrypted}{skipped}"
 
 
 @dataclass(frozen=True)
